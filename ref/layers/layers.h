@@ -11,7 +11,6 @@
 /* A named point where a stage's buffer can be seen and overwritten. */
 typedef struct Tap { CloverWatcher *watcher; void *user; int64_t layer; } Tap;   /* layer < 0: no L-prefix */
 void tap(const Tap *t, const char *stage, double *data, int dims, ...);          /* dims sizes follow, each an int64_t */
-void tap_ids(const Tap *t, const char *stage, const int32_t *ids, int dims, ...);/* shown as doubles; overwriting has no effect */
 
 /* ---- full attention [ATT] ---- */
 typedef struct Attn {
@@ -66,13 +65,14 @@ typedef struct Moe {
     double top_p;                    /* coreset bound; negative: no coreset */
     const double *x;                 /* [T, D] after ffn_norm */
     double *probs;                   /* [T, E] softmax over all */
-    double *coreset;                 /* [E] 1 kept, 0 not (preview) */
+    double *coreset;                 /* [E] 1 kept, 0 not (preview); NULL when causal: all may be chosen */
     double *ids;                     /* [T, k] in descending weight; -1 where fewer are kept */
     double *weights;                 /* [T, k] renormalised; 0 where fewer are kept */
     double *routed, *shared;         /* [T, D] */
     double *shared_gate;             /* [T, 1] after sigmoid */
     double *out;                     /* [T, D] */
     double *rows, *hidden, *up, *result;   /* scratch: gathered rows [T, D], [T, max(F, Fs)] twice, [T, D] */
+    double *totals;                  /* scratch [E] */
     int64_t *order;                  /* scratch [max(E, T)] */
 } Moe;
 typedef void MoeRule(Run *run, const MoeW *w, Moe *a);
