@@ -10,7 +10,8 @@ typedef enum DType {
     DT_Q2_K = 10, DT_Q3_K = 11, DT_Q4_K = 12, DT_Q5_K = 13, DT_Q6_K = 14, DT_IQ4_NL = 20, DT_IQ4_XS = 23,
     DT_I8 = 24, DT_I16 = 25, DT_I32 = 26, DT_I64 = 27, DT_F64 = 28, DT_BF16 = 30,
     DT_U8 = 200, DT_BOOL = 201, DT_U16 = 202, DT_U32 = 203, DT_U64 = 204,   /* safetensors only */
-    DT_F8_E4M3 = 205, DT_F8_E5M2 = 206                     /* safetensors only, not decodable */
+    DT_F8_E4M3 = 205, DT_F8_E5M2 = 206,                    /* safetensors only, not decodable */
+    DT_UNKNOWN = 255                                       /* a safetensors type of another name; dtype_info gives NULL */
 } DType;
 
 typedef struct DTypeInfo {
