@@ -1,0 +1,10 @@
+/* tools.h - the commands. Each takes its own argv (argv[0] is the command's name) and returns the exit code. */
+#ifndef CLOVER_TOOLS_H
+#define CLOVER_TOOLS_H
+
+int cmd_run(int argc, char **argv);
+int cmd_logits(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
+int cmd_synth(int argc, char **argv);
+
+#endif
