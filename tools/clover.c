@@ -1,5 +1,6 @@
 /* clover.c - the command line: finds the command and runs it. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include "../ref/clover.h"
@@ -36,6 +37,7 @@ static int finish(int code) {
 }
 
 int main(int argc, char **argv) {
+    signal(SIGXFSZ, SIG_IGN);                            /* a file size limit is then an error of write, like a full disk */
     if (argc < 2) {
         print_help(stderr);
         return CLOVER_USAGE;

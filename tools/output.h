@@ -6,7 +6,7 @@
 #ifndef CLOVER_OUTPUT_H
 #define CLOVER_OUTPUT_H
 
-#include "../ref/clover.h"
+#include "../ref/error.h"
 
 typedef struct Output {
     char *path, *partial;    /* partial NULL: written directly */
@@ -18,6 +18,7 @@ typedef struct Output {
 } Output;
 
 /* force: an existing file may be replaced; else it is CLOVER_USAGE. On an error nothing is left open. */
+CloverStatus output_may_replace(const char *path, bool force, CloverError *err);     /* the same check, nothing opened */
 CloverStatus output_open(Output *o, const char *path, bool force, CloverError *err);
 CloverStatus output_write(Output *o, const void *bytes, size_t n, CloverError *err);
 CloverStatus output_zeros(Output *o, uint64_t n, CloverError *err);
@@ -28,14 +29,21 @@ void output_discard(Output *o);                              /* removes what was
 /* A whole file at once. */
 CloverStatus output_file(const char *path, const void *bytes, size_t n, bool force, CloverError *err);
 
-/* Makes the folder (not its parents). An existing one must be empty unless force. */
-CloverStatus output_folder(const char *path, bool force, CloverError *err);
+/* Makes the folder (not its parents); *made: whether it is new. An existing one must be empty unless force. */
+CloverStatus output_folder(const char *path, bool force, bool *made, CloverError *err);
 
 /* Is there room for bytes more where path lies? */
 CloverStatus output_room(const char *path, uint64_t bytes, CloverError *err);
 
-/* "FOLDER/NAME" or any other text, malloc'ed; NULL and *err when there is no memory. */
-char *text_format(CloverError *err, const char *format, ...);
+/* A text like printf's, malloc'ed; NULL and *err when there is no memory. */
+char *text_format(CloverError *err, const char *format, ...) CLOVER_PRINTF(2, 3);
+
+/* Bytes that grow. A failed allocation is remembered, so that a row of appends needs one check at its end. */
+typedef struct Bytes { uint8_t *data; size_t n, room; bool no_memory; } Bytes;
+void bytes_add(Bytes *b, const void *data, size_t n);
+void bytes_text(Bytes *b, const char *text);         /* without its NUL */
+void bytes_json(Bytes *b, const char *text);         /* as a JSON string, quotes included */
+void bytes_free(Bytes *b);
 
 /* A line on standard error, redrawn in place with rate and time left; nothing unless that is a terminal. */
 typedef struct Progress { const char *what; double total, done, start, shown; bool on; } Progress;
