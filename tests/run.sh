@@ -1,0 +1,157 @@
+#!/bin/bash
+# run.sh - what `make check` does: install what is missing, build, run every test, sum up.
+#
+# The last line is plain: "N passed, N failed", with ", N skipped" when some were; skips are named above it. Every suite,
+# script and check that is expected leaves a count; one that leaves none (it crashed, say) counts as one failure.
+# A suite prints Check's summary line. A script in tests/cli prints "ok NAME", "not ok NAME" or "skip NAME (why)"; a suite
+# may print "skip NAME (why)" too.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+MAKE=${MAKE:-make}
+OUT=build/check                 # logs and counts of this run
+JOBS=$(nproc 2>/dev/null || echo 2)
+MAX_LINES=800                   # no source file is longer
+
+count() { echo "$2 $3 $4" >"$OUT/$1.count"; }    # NAME PASSED FAILED SKIPPED
+
+# ---- one job, in a process of its own: run.sh --job KIND VARIANT NAME ----
+
+# Counts of a Check suite's log: the line "95%: Checks: 20, Failures: 1, Errors: 0".
+read_check_summary() {
+    sed -n 's/^[0-9]*%: Checks: \([0-9]*\), Failures: \([0-9]*\), Errors: \([0-9]*\)$/\1 \2 \3/p' "$1" | tail -1
+}
+
+run_suite() {                   # VARIANT NAME
+    local id=$2.$1 log=$OUT/$2.$1.log checks failures errors passed failed skipped status
+    timeout 280 "build/$1/tests/$2" >"$log" 2>&1 </dev/null
+    status=$?
+    read -r checks failures errors <<<"$(read_check_summary "$log")"
+    skipped=$(grep -c '^skip ' "$log")
+    if [ -z "${checks:-}" ] || [ "$checks" = 0 ]; then
+        passed=0 failed=1
+        echo "no test ran to its end (exit status $status)" >>"$log"
+    else
+        failed=$((failures + errors)) passed=$((checks - failures - errors))
+        if [ $status != 0 ] && [ $failed = 0 ]; then
+            failed=1
+            echo "exit status $status though no test failed" >>"$log"
+        fi
+    fi
+    report "$id" "$passed" "$failed" "$skipped"
+}
+
+run_script() {                  # VARIANT NAME
+    local id=$2.$1 log=$OUT/$2.$1.log passed failed skipped status
+    CLOVER=build/$1/clover timeout 280 "tests/cli/$2.sh" >"$log" 2>&1 </dev/null
+    status=$?
+    passed=$(grep -c '^ok ' "$log") failed=$(grep -c '^not ok ' "$log") skipped=$(grep -c '^skip ' "$log")
+    if [ $failed = 0 ] && { [ $status != 0 ] || [ $((passed + skipped)) = 0 ]; }; then
+        failed=1
+        echo "exit status $status, $passed passed, none reported as failed" >>"$log"
+    fi
+    report "$id" "$passed" "$failed" "$skipped"
+}
+
+report() {                      # ID PASSED FAILED SKIPPED: the count, one line, and the log when something failed
+    count "$@"
+    local line
+    line=$(printf '%-36s %4d passed' "$1" "$2")
+    [ "$4" = 0 ] || line="$line, $4 skipped"
+    if [ "$3" = 0 ]; then echo "$line"
+    else printf '%s, %d FAILED\n%s\n' "$line" "$3" "$(tail -60 "$OUT/$1.log" | sed 's/^/    /')"; fi
+}
+
+if [ "${1-}" = --job ]; then
+    "run_$2" "$3" "$4"
+    exit 0
+fi
+
+# ---- checks that are no suites ----
+
+check_bits() {                  # exact arithmetic gives the same bits on both compilers at both ends of optimisation
+    local first= variant
+    for variant in release gcc-O0 clang-O0 clang-O3; do
+        if ! "build/$variant/bits" >"$OUT/bits.$variant" 2>>"$OUT/bits.log"; then
+            echo "bits of $variant did not run" >>"$OUT/bits.log"; report bits 0 1 0; return
+        fi
+        first=${first:-$OUT/bits.$variant}
+        if [ ! -s "$first" ] || ! diff "$first" "$OUT/bits.$variant" >>"$OUT/bits.log"; then
+            echo "the bits of $variant differ from those of release (above)" >>"$OUT/bits.log"; report bits 0 1 0; return
+        fi
+    done
+    report bits 3 0 0
+}
+
+check_spec() {
+    if ./tests/spec_check.sh >"$OUT/spec_check.log" 2>&1; then report spec_check 1 0 0; else report spec_check 0 1 0; fi
+}
+
+check_sizes() {
+    find ref tools tests golden Makefile ./*.md -type f -not -path 'tests/vectors/*' -not -path 'golden/*/*' \
+        \( -name '*.[ch]' -o -name '*.cu' -o -name '*.sh' -o -name '*.py' -o -name '*.md' -o -name Makefile \) -exec wc -l {} + |
+        awk -v max=$MAX_LINES '$2 != "total" && $1 > max { print $2 " has " $1 " lines, more than " max; bad = 1 } END { exit bad }' \
+        >"$OUT/sizes.log"
+    if [ $? = 0 ]; then report sizes 1 0 0; else report sizes 0 1 0; fi
+}
+
+# ---- the whole ----
+
+finish() {
+    local passed=0 failed=0 skipped=0 id p f s
+    for id in "${expected[@]}"; do
+        if [ -s "$OUT/$id.count" ]; then read -r p f s <"$OUT/$id.count"
+        else p=0 f=1 s=0; echo "$id left no result"; fi
+        passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    done
+    grep -h '^skip ' "$OUT"/*.log 2>/dev/null | sort -u
+    if [ $skipped = 0 ]; then echo "$passed passed, $failed failed"
+    else echo "$passed passed, $failed failed, $skipped skipped"; fi
+    [ $failed = 0 ] && [ $passed -gt 0 ]
+    exit
+}
+
+build() {                       # VARIANT TARGET...
+    local variant=$1; shift
+    expected+=("build.$variant")
+    if $MAKE -k -j"$JOBS" VARIANT="$variant" "$@" >"$OUT/build.$variant.log" 2>&1; then count "build.$variant" 0 0 0
+    else
+        echo "build of $variant failed:"
+        grep -E 'error:|error |undefined|No rule|missing Debian' "$OUT/build.$variant.log" | head -40 | sed 's/^/    /'
+        count "build.$variant" 0 1 0
+    fi
+}
+
+rm -rf $OUT && mkdir -p $OUT build/tmp
+expected=()
+
+if ! ./tools/install-deps.sh check; then expected+=(dependencies); finish; fi
+
+suites=() scripts=()
+for f in tests/test_*.c; do [ -e "$f" ] && f=${f##*/} && suites+=("${f%.c}"); done
+for f in tests/cli/*.sh; do [ -e "$f" ] && f=${f##*/} && scripts+=("${f%.sh}"); done
+
+echo "building with gcc and clang, and with sanitizers"
+bits=; [ -e tests/bits.c ] && bits=bits
+vectors=; [ -n "$(ls tests/vectors*.c 2>/dev/null)" ] && vectors=vectors
+# `vectors` is a phony name at the top level that also runs them: here only the program is built.
+build release build/clover suites $bits ${vectors:+build/release/vectors}
+build asan build/asan/clover suites
+build clang-O3 build/clang-O3/clover suites $bits ${vectors:+build/clang-O3/vectors}
+if [ -n "$bits" ]; then build gcc-O0 bits; build clang-O0 bits; fi
+
+jobs=()
+for s in "${suites[@]}"; do jobs+=("suite asan $s"); expected+=("$s.asan"); done       # the slow ones first
+for s in "${scripts[@]}"; do jobs+=("script release $s"); expected+=("$s.release"); done
+for s in "${suites[@]}"; do jobs+=("suite release $s"); expected+=("$s.release"); done
+
+# A test that hangs is stopped; sanitizers make everything slower. A huge allocation returns NULL under ASan too.
+export CK_DEFAULT_TIMEOUT=60
+export ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
+printf '%s\n' "${jobs[@]}" | xargs -P "$JOBS" -L 1 "$0" --job
+
+if [ -n "$bits" ]; then expected+=(bits); check_bits; fi
+expected+=(spec_check sizes)
+check_spec
+check_sizes
+finish
