@@ -108,8 +108,8 @@ static CloverStatus encode_plain(Encoder *e, const char *text, size_t length) {
 CloverStatus clover_encode(const CloverTokenizer *t, const char *text, size_t length, bool special, int32_t **out, int64_t *n_out, CloverError *err) {
     enum { MOST = INT32_MAX / 4 };   /* NFC makes a text at most three times as long in bytes */
     if (length > MOST) return error_set(err, CLOVER_USAGE, "a text of %zu bytes: at most %d can be encoded at once", length, MOST);
-    size_t bad;
-    if (!utf8_valid(text, length, &bad))
+    size_t bad = utf8_first_invalid(text, length);
+    if (bad < length)
         return error_set(err, CLOVER_BAD_INPUT, "the text is not UTF-8: byte 0x%02X at offset %zu", (unsigned)(unsigned char)text[bad], bad);
 
     Encoder e = {.t = t, .special = special, .err = err, .room = length / 3 + 16};

@@ -28,18 +28,15 @@ static bool may_follow(const unsigned char *s, int n, unsigned char byte) {
     return byte >= low && byte <= high;
 }
 
-bool utf8_valid(const char *text, size_t length, size_t *bad) {
+size_t utf8_first_invalid(const char *text, size_t length) {
     const unsigned char *s = (const unsigned char *)text;
     for (size_t at = 0; at < length;) {
         int need = length_from_lead(s[at]), have = 1;
         while (have < need && at + (size_t)have < length && may_follow(s + at, have, s[at + (size_t)have])) have++;
-        if (have != need) {
-            *bad = at;
-            return false;
-        }
+        if (have != need) return at;
         at += (size_t)need;
     }
-    return true;
+    return length;
 }
 
 /* ---- streaming ------------------------------------------------------------------------------------------------- */

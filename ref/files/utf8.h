@@ -4,9 +4,9 @@
 
 #include "../clover.h"
 
-/* Is text[0..length) UTF-8 as Unicode defines it (no surrogates, nothing overlong, nothing above U+10FFFF)? When not,
- * *bad is the offset at which the first invalid part starts. */
-bool utf8_valid(const char *text, size_t length, size_t *bad);
+/* Where the first part starts that is not UTF-8 as Unicode defines it (surrogates, overlong forms and values above
+ * U+10FFFF are not); length when all is. */
+size_t utf8_first_invalid(const char *text, size_t length);
 
 /* NFC of valid UTF-8; NUL bytes are characters like others. *out is malloc'ed, not terminated, never NULL. */
 CloverStatus utf8_nfc(const char *text, size_t length, char **out, size_t *out_length, CloverError *err);
