@@ -9,15 +9,18 @@ typedef enum GgufType {
     GGUF_U8 = 0, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING, GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64
 } GgufType;
 
-typedef struct GgufString { const char *bytes; uint64_t length; } GgufString;   /* in the mapping, valid UTF-8, not terminated */
+/* In the mapping, not terminated, may hold NUL. A scalar's is valid UTF-8; an array's elements lie inside the file, but whether
+ * they are UTF-8 is for their reader to check: a vocabulary has half a million of them. */
+typedef struct GgufString { const char *bytes; uint64_t length; } GgufString;
 
 typedef struct GgufKey {
     const char *name;        /* NUL-terminated */
     GgufType type;           /* GGUF_ARRAY for arrays */
     GgufType element;        /* of an array (arrays of arrays are CLOVER_UNSUPPORTED) */
     uint64_t count;          /* of an array, else 1 */
-    const uint8_t *data;     /* the value's bytes in the mapping, little-endian, unaligned; strings: length then bytes */
-    uint64_t bytes;          /* of the whole value */
+    const uint8_t *data;     /* the value's bytes in the mapping, little-endian, unaligned; an array's elements, one after
+                              * the other; a string is its u64 length, then its bytes */
+    uint64_t bytes;          /* of all elements together */
 } GgufKey;
 
 typedef struct Gguf Gguf;
@@ -28,10 +31,12 @@ typedef struct Gguf Gguf;
  * not overlapping, shapes whose product or size does not overflow. All problems of a file are reported at once where
  * the file can still be read on. */
 CloverStatus gguf_open(const char *path, Gguf **out, CloverError *err);
+/* The same over the bytes of one whole file, which must outlive *out. label stands for the path in messages. */
+CloverStatus gguf_open_bytes(const uint8_t *bytes, uint64_t n, const char *label, Gguf **out, CloverError *err);
 void gguf_close(Gguf *g);
 
-const char *gguf_path(const Gguf *g);
-uint64_t gguf_alignment(const Gguf *g);
+const char *gguf_path(const Gguf *g);                                 /* of the first part, which holds the keys */
+uint64_t gguf_alignment(const Gguf *g);                               /* of the first part */
 uint64_t gguf_file_bytes(const Gguf *g);                              /* of all parts together */
 int64_t gguf_parts(const Gguf *g);
 int64_t gguf_n_keys(const Gguf *g);

@@ -12,6 +12,8 @@ typedef struct Safetensors Safetensors;
  * an error), dtypes (an unknown one is kept, not decodable), shapes, offsets inside the file, in order of the format's rules (no hole, no
  * overlap), sizes equal to shape x type, unique names. All problems at once. */
 CloverStatus safetensors_open(const char *path, Safetensors **out, CloverError *err);
+/* The same over the bytes of one whole file, which must outlive *out. label stands for the path in messages. */
+CloverStatus safetensors_open_bytes(const uint8_t *bytes, uint64_t n, const char *label, Safetensors **out, CloverError *err);
 void safetensors_close(Safetensors *s);
 TensorList safetensors_tensors(const Safetensors *s);
 const Tensor *safetensors_tensor(const Safetensors *s, const char *name);

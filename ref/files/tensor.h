@@ -22,5 +22,11 @@ typedef struct Tensor {
 
 typedef struct TensorList { Tensor *tensor; int64_t n; } TensorList;   /* in the file's order, parts in order */
 
+/* For the readers of a format. room: of list->tensor; false: out of memory. */
+bool tensor_append(TensorList *list, int64_t *room, const Tensor *tensor);
+/* elements from shape; false: above 2^63 - 1, or a dimension is negative. */
+bool tensor_count_elements(Tensor *tensor);
+/* [n] sorted by offset, then size; NULL: out of memory; free it. */
+Tensor **tensors_by_offset(Tensor *first, int64_t n);
 
 #endif
