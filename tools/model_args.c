@@ -1,0 +1,28 @@
+/* model_args.c - opening a model as the command line asks. */
+#include <math.h>
+#include "model_args.h"
+
+const char *const numerics_names[] = { "exact", "fast", "bf16", NULL };
+const char *const diffusion_head_orders[] = { "file", "tiled", "grouped", NULL };
+
+ModelArgs model_args_defaults(void) {
+    return (ModelArgs){ .block = -1, .mask_id = -1, .threshold = (double)NAN, .coreset_top_p = (double)NAN };
+}
+
+CloverStatus model_args_open(const ModelArgs *m, CloverModel **model, CloverError *err) {
+    CloverOpenOptions o = clover_open_defaults();
+    o.drifts = m->mend ? CLOVER_MEND : m->as_is ? CLOVER_AS_IS : CLOVER_REFUSE_DRIFTS;
+    o.block = m->block;
+    o.mask_id = m->mask_id;
+    o.threshold = m->threshold;
+    o.diffusion_heads_grouped = m->head_order == 0 ? -1 : m->head_order == 2;
+    return clover_model_open(m->path, &o, model, err);
+}
+
+CloverStatus model_args_session(const ModelArgs *m, const CloverModel *model, int64_t capacity, CloverSession **session, CloverError *err) {
+    CloverSessionOptions o = clover_session_defaults();
+    o.numerics = (CloverNumerics)m->numerics;
+    o.capacity = capacity;
+    o.coreset_top_p = m->coreset_top_p;
+    return clover_session_new(model, &o, session, err);
+}
