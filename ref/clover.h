@@ -73,6 +73,7 @@ typedef struct CloverControls {
 typedef struct CloverConfig {
     CloverFamily family;
     int64_t layers, hidden, vocab, context;
+    int64_t nextn_layers;                                            /* further layers in a GGUF, for other uses: no part of the model */
     int64_t heads, kv_heads, head_width, rotary_dims;                /* H, Hkv, width, R */
     double rope_base, rms_eps, l2_eps;                               /* l2_eps is 1e-6 by definition, in no file */
     int64_t key_heads, value_heads, key_width, value_width, taps;    /* Hk, Hv, dk, dv */
@@ -236,7 +237,8 @@ typedef struct CloverEvent {
 typedef bool CloverListener(void *user, const CloverEvent *event);
 
 /* Decodes from the engine's current state, which must be empty. prompt: [n_prompt], at least one id, each in 0..V-1.
- * out: [max_tokens]; *n_out: how many were written, the stop id included. */
+ * out: [max_tokens]; *n_out: how many were written, the stop id included. A failure half-way keeps what was output
+ * before it (out, *n_out) and leaves the engine's state where the failing step left it: reset it before another use. */
 CloverStatus clover_decode(const CloverEngine *engine, const CloverDecodeOptions *options, const int32_t *prompt, int64_t n_prompt,
                            CloverListener *listener, void *user, int32_t *out, int64_t *n_out, CloverError *err);
 

@@ -79,7 +79,8 @@ typedef enum NameForm { NAMES_GGUF, NAMES_HF } NameForm;
 /* Binds every role. Reports all missing tensors and wrong shapes at once, the diffusion tensors' absence excepted (some
  * present and others missing is a problem). Vectors with a NaN or infinity are a problem of class CLOVER_BAD_INPUT.
  * A GGUF whose values show a drift that makes garbage (an ssm_a >= 0 anywhere: raw A_log; norms that average near 0:
- * not shifted) is refused with the mend named, read mended, or as it is. */
+ * not shifted) is refused with the mend named, read mended, or as it is. diffusion_heads_tiled: what the file says of its
+ * diffusion tensors (1, 0, -1 when it does not say); the options' diffusion_heads_grouped wins. */
 CloverStatus weights_bind(const TensorList *tensors, NameForm form, const CloverConfig *config, const CloverOpenOptions *options,
                           int diffusion_heads_tiled, Weights *out, CloverError *err);
 void weights_free(Weights *w);
