@@ -313,13 +313,13 @@ static void print_option(const ArgOption *o) {
     }
     printf("%-*s ", HELP_COLUMN - 1, left);
     if (strlen(left) > HELP_COLUMN - 1) printf("\n%*s", HELP_COLUMN, "");
+    if (o->kind == ARG_CHOICE) {
+        for (int i = 0; o->choices[i]; i++) printf("%s%s", i ? ", " : "", o->choices[i]);
+        printf("\n%*s", HELP_COLUMN, "");
+    }
     for (const char *p = o->help ? o->help : ""; *p; p++) {
         putchar(*p);
         if (*p == '\n') printf("%*s", HELP_COLUMN, "");
-    }
-    if (o->kind == ARG_CHOICE) {
-        printf(": ");
-        for (int i = 0; o->choices[i]; i++) printf("%s%s", i ? ", " : "", o->choices[i]);
     }
     putchar('\n');
 }
