@@ -64,7 +64,7 @@ static void full_attention_by_interval(const Example *e) {   /* [CFG-3] */
 static void float32_means_what_it_says(const Example *e) {   /* [CFG-4] */
     const uint32_t bits = (uint32_t)strtoul(example_text(e, "float32_bits"), NULL, 16);
     const uint8_t bytes[4] = { (uint8_t)bits, (uint8_t)(bits >> 8), (uint8_t)(bits >> 16), (uint8_t)(bits >> 24) };
-    const GgufKey key = { .name = "epsilon", .type = GGUF_F32, .count = 1, .data = bytes, .bytes = 4 };
+    const GgufKey key = { .name = "epsilon", .type = GGUF_F32, .element = GGUF_F32, .count = 1, .data = bytes, .bytes = 4 };
     double value;
     ck_assert(gguf_real(&key, 0, &value));
     ck_assert(value == example_number(e, "value"));
