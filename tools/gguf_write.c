@@ -6,9 +6,9 @@
 
 struct GgufWriter {
     Parts parts;
-    Bytes keys;              /* all key-value pairs as they stand in the first part */
+    Buffer keys;              /* all key-value pairs as they stand in the first part */
     uint64_t n_keys;
-    Bytes names;             /* the keys' names, NUL after each, to find doubles */
+    Buffer names;             /* the keys' names, NUL after each, to find doubles */
     const char *twice;       /* a key given twice */
     uint64_t strings_due;    /* of an array of strings begun */
 };
@@ -21,20 +21,20 @@ GgufWriter *gguf_writer_new(void) { return calloc(1, sizeof(GgufWriter)); }
 void gguf_writer_free(GgufWriter *w) {
     if (!w) return;
     parts_free(&w->parts);
-    bytes_free(&w->keys);
-    bytes_free(&w->names);
+    buffer_free(&w->keys);
+    buffer_free(&w->names);
     free(w);
 }
 
-static void put_u32(Bytes *b, uint32_t v) { bytes_add(b, &v, sizeof v); }
-static void put_u64(Bytes *b, uint64_t v) { bytes_add(b, &v, sizeof v); }
+static void put_u32(Buffer *b, uint32_t v) { buffer_add(b, &v, sizeof v); }
+static void put_u64(Buffer *b, uint64_t v) { buffer_add(b, &v, sizeof v); }
 
-static void put_string(Bytes *b, const char *bytes, size_t length) {
+static void put_string(Buffer *b, const char *bytes, size_t length) {
     put_u64(b, length);
-    bytes_add(b, bytes, length);
+    buffer_add(b, bytes, length);
 }
 
-static void put_key(Bytes *b, const char *key, GgufType type) {
+static void put_key(Buffer *b, const char *key, GgufType type) {
     put_string(b, key, strlen(key));
     put_u32(b, (uint32_t)type);
 }
@@ -42,7 +42,7 @@ static void put_key(Bytes *b, const char *key, GgufType type) {
 static void start_key(GgufWriter *w, const char *key, GgufType type) {
     for (size_t at = 0; at < w->names.n; at += strlen((char *)w->names.data + at) + 1)
         if (strcmp((char *)w->names.data + at, key) == 0 && !w->twice) w->twice = key;
-    bytes_add(&w->names, key, strlen(key) + 1);
+    buffer_add(&w->names, key, strlen(key) + 1);
     put_key(&w->keys, key, type);
     w->n_keys++;
 }
@@ -70,7 +70,7 @@ void gguf_put_raw(GgufWriter *w, const char *key, GgufType type, GgufType elemen
         put_u32(&w->keys, (uint32_t)element);
         put_u64(&w->keys, count);
     }
-    bytes_add(&w->keys, data, (size_t)bytes);
+    buffer_add(&w->keys, data, (size_t)bytes);
 }
 
 void gguf_put_strings(GgufWriter *w, const char *key, uint64_t count) {
@@ -88,18 +88,18 @@ void gguf_add_tensor(GgufWriter *w, const char *name, DType type, int dims, cons
 uint64_t gguf_writer_bytes(const GgufWriter *w) { return parts_bytes(&w->parts, DEFAULT_ALIGNMENT); }
 
 /* The keys that every part of a split file has; the first has them beside its own. */
-static void put_split_keys(Bytes *b, const Parts *p, int64_t part) {
+static void put_split_keys(Buffer *b, const Parts *p, int64_t part) {
     uint16_t no = (uint16_t)part, count = (uint16_t)p->n_parts;
     int32_t tensors = (int32_t)p->n;
     put_key(b, "split.no", GGUF_U16);
-    bytes_add(b, &no, sizeof no);
+    buffer_add(b, &no, sizeof no);
     put_key(b, "split.count", GGUF_U16);
-    bytes_add(b, &count, sizeof count);
+    buffer_add(b, &count, sizeof count);
     put_key(b, "split.tensors.count", GGUF_I32);
-    bytes_add(b, &tensors, sizeof tensors);
+    buffer_add(b, &tensors, sizeof tensors);
 }
 
-static void put_tensor(Bytes *b, const PlannedTensor *t) {
+static void put_tensor(Buffer *b, const PlannedTensor *t) {
     put_string(b, t->name, strlen(t->name));
     put_u32(b, (uint32_t)t->dims);
     for (int i = t->dims - 1; i >= 0; i--) put_u64(b, (uint64_t)t->shape[i]);        /* fastest first */
@@ -112,12 +112,12 @@ static CloverStatus write_header(void *self, int64_t part, Output *file, CloverE
     const Parts *p = &w->parts;
     bool split = p->n_parts > 1, aligned = p->alignment != DEFAULT_ALIGNMENT;
     int64_t first, n = parts_tensors_of(p, part, &first);
-    Bytes b = { 0 };
-    bytes_text(&b, "GGUF");
+    Buffer b = { 0 };
+    buffer_text(&b, "GGUF");
     put_u32(&b, version);
     put_u64(&b, (uint64_t)n);
     put_u64(&b, (part == 0 ? w->n_keys : 0) + (split ? 3 : 0) + (aligned ? 1 : 0));
-    if (part == 0) bytes_add(&b, w->keys.data, w->keys.n);
+    if (part == 0) buffer_add(&b, w->keys.data, w->keys.n);
     if (split) put_split_keys(&b, p, part);
     if (aligned) {
         put_key(&b, "general.alignment", GGUF_U32);
@@ -126,7 +126,7 @@ static CloverStatus write_header(void *self, int64_t part, Output *file, CloverE
     for (int64_t i = 0; i < n; i++) put_tensor(&b, &p->tensor[first + i]);
     CloverStatus status = b.no_memory ? error_memory(err, "the header", b.n) : output_write(file, b.data, b.n, err);
     if (status == CLOVER_OK) status = output_zeros(file, (p->alignment - b.n % p->alignment) % p->alignment, err);
-    bytes_free(&b);
+    buffer_free(&b);
     return status;
 }
 

@@ -31,7 +31,7 @@ char *text_format(CloverError *err, const char *format, ...) {
 
 /* ---- bytes that grow ----------------------------------------------------------------------------------------------- */
 
-void bytes_add(Bytes *b, const void *data, size_t n) {
+void buffer_add(Buffer *b, const void *data, size_t n) {
     if (b->no_memory || n == 0) return;
     if (n > b->room - b->n) {
         size_t room = b->room ? b->room : 256;
@@ -48,20 +48,20 @@ void bytes_add(Bytes *b, const void *data, size_t n) {
     b->n += n;
 }
 
-void bytes_text(Bytes *b, const char *text) { bytes_add(b, text, strlen(text)); }
+void buffer_text(Buffer *b, const char *text) { buffer_add(b, text, strlen(text)); }
 
-void bytes_json(Bytes *b, const char *text) {
+void buffer_json(Buffer *b, const char *text) {
     json_t *value = json_string(text);
     char *dump = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-    if (dump) bytes_text(b, dump);
+    if (dump) buffer_text(b, dump);
     else b->no_memory = true;
     free(dump);
     json_decref(value);
 }
 
-void bytes_free(Bytes *b) {
+void buffer_free(Buffer *b) {
     free(b->data);
-    *b = (Bytes){ 0 };
+    *b = (Buffer){ 0 };
 }
 
 /* ---- one file ------------------------------------------------------------------------------------------------------ */

@@ -39,11 +39,11 @@ CloverStatus output_room(const char *path, uint64_t bytes, CloverError *err);
 char *text_format(CloverError *err, const char *format, ...) CLOVER_PRINTF(2, 3);
 
 /* Bytes that grow. A failed allocation is remembered, so that a row of appends needs one check at its end. */
-typedef struct Bytes { uint8_t *data; size_t n, room; bool no_memory; } Bytes;
-void bytes_add(Bytes *b, const void *data, size_t n);
-void bytes_text(Bytes *b, const char *text);         /* without its NUL */
-void bytes_json(Bytes *b, const char *text);         /* as a JSON string, quotes included */
-void bytes_free(Bytes *b);
+typedef struct Buffer { uint8_t *data; size_t n, room; bool no_memory; } Buffer;
+void buffer_add(Buffer *b, const void *data, size_t n);
+void buffer_text(Buffer *b, const char *text);        /* without its NUL */
+void buffer_json(Buffer *b, const char *text);        /* as a JSON string, quotes included */
+void buffer_free(Buffer *b);
 
 /* A line on standard error, redrawn in place with rate and time left; nothing unless that is a terminal. */
 typedef struct Progress { const char *what; double total, done, start, shown; bool on; } Progress;

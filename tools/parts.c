@@ -26,7 +26,7 @@ void parts_add(Parts *p, const char *name, DType type, int dims, const int64_t *
     p->n++;
 }
 
-/* Bytes of a tensor's rows; false when the type has no size, the row no whole blocks, or the product overflows. */
+/* Buffer of a tensor's rows; false when the type has no size, the row no whole blocks, or the product overflows. */
 static bool tensor_bytes(const PlannedTensor *t, uint64_t *out) {
     int64_t columns = t->dims > 0 ? t->shape[t->dims - 1] : 1, row = dtype_bytes(t->type, columns), bytes = row;
     if (row < 0) return false;

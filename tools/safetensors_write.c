@@ -7,7 +7,7 @@
 
 struct SafetensorsWriter {
     Parts parts;
-    Bytes metadata;          /* "key":"value","key":"value" */
+    Buffer metadata;          /* "key":"value","key":"value" */
     char *index;             /* the path of a sharded folder's index, else NULL */
     bool force;
 };
@@ -17,16 +17,16 @@ SafetensorsWriter *safetensors_writer_new(void) { return calloc(1, sizeof(Safete
 void safetensors_writer_free(SafetensorsWriter *w) {
     if (!w) return;
     parts_free(&w->parts);
-    bytes_free(&w->metadata);
+    buffer_free(&w->metadata);
     free(w->index);
     free(w);
 }
 
 void safetensors_writer_metadata(SafetensorsWriter *w, const char *key, const char *value) {
-    if (w->metadata.n) bytes_text(&w->metadata, ",");
-    bytes_json(&w->metadata, key);
-    bytes_text(&w->metadata, ":");
-    bytes_json(&w->metadata, value);
+    if (w->metadata.n) buffer_text(&w->metadata, ",");
+    buffer_json(&w->metadata, key);
+    buffer_text(&w->metadata, ":");
+    buffer_json(&w->metadata, value);
 }
 
 void safetensors_writer_add(SafetensorsWriter *w, const char *name, DType type, int dims, const int64_t *shape) {
@@ -54,39 +54,39 @@ static const char *type_name(DType type) {
     }
 }
 
-static void put_tensor(Bytes *json, const PlannedTensor *t) {
+static void put_tensor(Buffer *json, const PlannedTensor *t) {
     char text[96];
-    bytes_json(json, t->name);
+    buffer_json(json, t->name);
     snprintf(text, sizeof text, ":{\"dtype\":\"%s\",\"shape\":[", type_name(t->type));
-    bytes_text(json, text);
+    buffer_text(json, text);
     for (int i = 0; i < t->dims; i++) {
         snprintf(text, sizeof text, "%s%lld", i ? "," : "", (long long)t->shape[i]);
-        bytes_text(json, text);
+        buffer_text(json, text);
     }
     snprintf(text, sizeof text, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)t->offset, (unsigned long long)(t->offset + t->bytes));
-    bytes_text(json, text);
+    buffer_text(json, text);
 }
 
 static CloverStatus write_header(void *self, int64_t part, Output *file, CloverError *err) {
     SafetensorsWriter *w = self;
-    Bytes json = { 0 };
-    bytes_text(&json, "{");
+    Buffer json = { 0 };
+    buffer_text(&json, "{");
     if (w->metadata.n) {
-        bytes_text(&json, "\"__metadata__\":{");
-        bytes_add(&json, w->metadata.data, w->metadata.n);
-        bytes_text(&json, "}");
+        buffer_text(&json, "\"__metadata__\":{");
+        buffer_add(&json, w->metadata.data, w->metadata.n);
+        buffer_text(&json, "}");
     }
     int64_t first, n = parts_tensors_of(&w->parts, part, &first);
     for (int64_t i = 0; i < n; i++) {
-        if (json.n > 1) bytes_text(&json, ",");
+        if (json.n > 1) buffer_text(&json, ",");
         put_tensor(&json, &w->parts.tensor[first + i]);
     }
-    bytes_text(&json, "}");
-    while (json.n % 8 != 0 && !json.no_memory) bytes_text(&json, " ");      /* so that the data starts at a multiple of 8 */
+    buffer_text(&json, "}");
+    while (json.n % 8 != 0 && !json.no_memory) buffer_text(&json, " ");      /* so that the data starts at a multiple of 8 */
     uint64_t length = json.n;
     CloverStatus status = json.no_memory ? error_memory(err, "the header", json.n) : output_write(file, &length, sizeof length, err);
     if (status == CLOVER_OK) status = output_write(file, json.data, json.n, err);
-    bytes_free(&json);
+    buffer_free(&json);
     return status;
 }
 
@@ -120,27 +120,34 @@ CloverStatus safetensors_writer_write(SafetensorsWriter *w, const void *bytes, s
     return parts_write(&w->parts, bytes, n, err);
 }
 
-static CloverStatus write_index(const SafetensorsWriter *w, CloverError *err) {
+/* The index, whole but not yet in place. */
+static CloverStatus write_index(const SafetensorsWriter *w, Output *file, CloverError *err) {
     const Parts *p = &w->parts;
-    Bytes json = { 0 };
+    Buffer json = { 0 };
     char text[96];
     snprintf(text, sizeof text, "{\n \"metadata\": {\n  \"total_size\": %llu\n },\n \"weight_map\": {", (unsigned long long)parts_bytes(p, 1));
-    bytes_text(&json, text);
+    buffer_text(&json, text);
     for (int64_t i = 0; i < p->n; i++) {
-        bytes_text(&json, i ? ",\n  " : "\n  ");
-        bytes_json(&json, p->tensor[i].name);
-        bytes_text(&json, ": ");
-        bytes_json(&json, strrchr(p->path[p->tensor[i].part], '/') + 1);
+        buffer_text(&json, i ? ",\n  " : "\n  ");
+        buffer_json(&json, p->tensor[i].name);
+        buffer_text(&json, ": ");
+        buffer_json(&json, strrchr(p->path[p->tensor[i].part], '/') + 1);
     }
-    bytes_text(&json, "\n }\n}\n");
-    CloverStatus status = json.no_memory ? error_memory(err, "the index", json.n) : output_file(w->index, json.data, json.n, w->force, err);
-    bytes_free(&json);
+    buffer_text(&json, "\n }\n}\n");
+    CloverStatus status = json.no_memory ? error_memory(err, "the index", json.n) : output_open(file, w->index, w->force, err);
+    if (status == CLOVER_OK) status = output_write(file, json.data, json.n, err);
+    if (status == CLOVER_OK) status = output_close(file, err);
+    buffer_free(&json);
     return status;
 }
 
 CloverStatus safetensors_writer_finish(SafetensorsWriter *w, CloverError *err) {
-    if (parts_finish(&w->parts, err) != CLOVER_OK) return err->status;
-    return w->index ? write_index(w, err) : CLOVER_OK;
+    Output index = { .fd = -1 };
+    CloverStatus status = w->index ? write_index(w, &index, err) : CLOVER_OK;
+    if (status == CLOVER_OK) status = parts_finish(&w->parts, err);
+    if (status == CLOVER_OK && w->index) status = output_commit(&index, err);
+    output_discard(&index);
+    return status;
 }
 
 CloverStatus safetensors_save(const char *path, const NamedArray *arrays, int64_t n, const char *const *metadata, CloverError *err) {

@@ -46,14 +46,14 @@ static CloverStatus put_tokenizer(const SynthModel *m, GgufWriter *w, CloverErro
         token_text(id, text);
         gguf_add_string(w, text, strlen(text));
     }
-    Bytes types = { 0 };
+    Buffer types = { 0 };
     for (int64_t id = 0; id < m->vocab; id++) {
         int32_t type = id < 256 ? TYPE_NORMAL : id < FIRST_FILLER ? TYPE_CONTROL : TYPE_UNUSED;
-        bytes_add(&types, &type, sizeof type);
+        buffer_add(&types, &type, sizeof type);
     }
     bool no_memory = types.no_memory;
     if (!no_memory) gguf_put_raw(w, "tokenizer.ggml.token_type", GGUF_ARRAY, GGUF_I32, (uint64_t)m->vocab, types.data, types.n);
-    bytes_free(&types);
+    buffer_free(&types);
     if (no_memory) return error_memory(err, "the token types", (size_t)m->vocab * 4);
     gguf_put_strings(w, "tokenizer.ggml.merges", 0);
     gguf_put_u32(w, "tokenizer.ggml.eos_token_id", TOKEN_IM_END);
@@ -253,27 +253,27 @@ static const char tokenizer_head[] =
     "\"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": false,\n  \"vocab\": {";
 
 static CloverStatus write_tokenizer(const SynthModel *m, const char *folder, bool force, CloverError *err) {
-    Bytes b = { 0 };
+    Buffer b = { 0 };
     char text[64];
-    bytes_text(&b, "{\n \"version\": \"1.0\", \"truncation\": null, \"padding\": null,\n \"added_tokens\": [");
+    buffer_text(&b, "{\n \"version\": \"1.0\", \"truncation\": null, \"padding\": null,\n \"added_tokens\": [");
     for (int id = 256; id < FIRST_FILLER; id++) {
         snprintf(text, sizeof text, "%s\n  {\"id\": %d, \"content\": ", id > 256 ? "," : "", id);
-        bytes_text(&b, text);
-        bytes_json(&b, specials[id - 256]);
-        bytes_text(&b, ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}");
+        buffer_text(&b, text);
+        buffer_json(&b, specials[id - 256]);
+        buffer_text(&b, ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}");
     }
-    bytes_text(&b, "],\n");
-    bytes_text(&b, tokenizer_head);
+    buffer_text(&b, "],\n");
+    buffer_text(&b, tokenizer_head);
     for (int64_t id = 0; id < m->vocab; id++) {
         token_text(id, text);
-        bytes_text(&b, id ? ",\n   " : "\n   ");
-        bytes_json(&b, text);
+        buffer_text(&b, id ? ",\n   " : "\n   ");
+        buffer_json(&b, text);
         snprintf(text, sizeof text, ": %lld", (long long)id);
-        bytes_text(&b, text);
+        buffer_text(&b, text);
     }
-    bytes_text(&b, "},\n  \"merges\": []}\n}\n");
+    buffer_text(&b, "},\n  \"merges\": []}\n}\n");
     CloverStatus status = write_text(folder, "tokenizer.json", b.no_memory ? NULL : (const char *)b.data, b.n, force, err);
-    bytes_free(&b);
+    buffer_free(&b);
     return status;
 }
 
