@@ -119,7 +119,7 @@ CloverStatus config_check(const CloverConfig *c, const char *where, CloverError 
     check_real(where, "rotary base", c->rope_base, 1, false, err);
     check_controls(&c->controls, where, err);
     if (c->family == CLOVER_FAMILY_CLOVER) {
-        if (c->block != CONFIG_REPORTED && (c->block < 1 || c->block > INT32_MAX))
+        if ((c->block < 1 || c->block > INT32_MAX) && !(c->block == CONFIG_REPORTED && err->status != CLOVER_OK))
             error_add(err, CLOVER_BAD_INPUT, "%s: block size: expected at least 1, found %lld", where, (long long)c->block);
         check_real(where, "threshold", c->threshold, 0, false, err);
         check_real(where, "coreset top_p", c->coreset_top_p, 0, false, err);
