@@ -1,9 +1,10 @@
-/* controls.c - response controls, and what a processed row says. [CTL, PRB] */
+/* controls.c - response controls, and what a processed row says. [CTL-1] */
 #include <math.h>
 #include "controls.h"
 #include "error.h"
 #include "math/elementary.h"
 
+/* [CTL-4] */
 double controls_ramp(int64_t position, int64_t start, int64_t window, double strength) {
     double share = ((double)position - (double)start) / (double)window;
     if (share < 0) share = 0;
@@ -11,7 +12,7 @@ double controls_ramp(int64_t position, int64_t start, int64_t window, double str
     return share * strength;
 }
 
-/* [CTL] Penalties: only ids that stand in the response, each once per row, presence before repetition. */
+/* [CTL-2, CTL-3] Penalties: only ids that stand in the response; repetition sees what presence left. */
 static void apply_penalties(double *logits, const ControlContext *c) {
     const CloverControls *k = c->controls;
     for (int64_t id = 0; id < c->vocab; id++) {
@@ -34,7 +35,7 @@ void controls_apply(double *logits, const ControlContext *c, int64_t position, b
     const CloverControls *k = c->controls;
     apply_penalties(logits, c);
 
-    /* [CTL] Ramps come after the penalties. A strength of zero is off whatever its window says. */
+    /* [CTL-5, CTL-6] Ramps come after the penalties. A strength of zero is off whatever its window says. */
     if (k->dllm_length_penalty != 0) {
         double bias = controls_ramp(position, k->dllm_length_penalty_start, k->dllm_length_penalty_window, k->dllm_length_penalty);
         for (int64_t i = 0; i < c->n_stops; i++)
@@ -59,17 +60,19 @@ CloverStatus controls_process(double *logits, const ControlContext *c, int64_t p
                          (long long)position, (long long)id, isnan(logits[id]) ? "NaN" : "+infinity");
 
     controls_apply(logits, c, position, think_end_in_block);
-    if (c->mask_id >= 0) logits[c->mask_id] = -INFINITY;     /* [CTL] the mask is never an answer */
+    if (c->mask_id >= 0) logits[c->mask_id] = -INFINITY;     /* [AR-2] the mask is never an answer */
 
     id = first_unusable(logits, c->vocab);
     if (id >= 0)
         return error_set(err, CLOVER_USAGE, "response position %lld: the response controls leave the range of a double at id %lld; "
                          "use smaller penalties", (long long)position, (long long)id);
     if (logits[row_argmax(logits, c->vocab)] == -INFINITY)
-        return error_set(err, CLOVER_BAD_INPUT, "response position %lld: every logit but the mask's is -infinity, so no token can be chosen", (long long)position);
+        return error_set(err, CLOVER_BAD_INPUT, "response position %lld: every logit but the mask's is -infinity, so no token can be chosen",
+                         (long long)position);
     return CLOVER_OK;
 }
 
+/* [AR-2] */
 int32_t row_argmax(const double *values, int64_t n) {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++) if (values[i] > values[best]) best = i;

@@ -1,4 +1,4 @@
-/* controls.h - from a row of logits to the row that a token is chosen from, and the choice. [CTL, PRB] */
+/* controls.h - from a row of logits to the row that a token is chosen from, and the choice. [CTL-1, AR-2] */
 #ifndef CLOVER_CONTROLS_H
 #define CLOVER_CONTROLS_H
 
@@ -11,7 +11,7 @@ typedef struct ControlContext {
     int64_t n_stops;
     int32_t mask_id;                 /* -1: none */
     int64_t vocab;                   /* V */
-    const int64_t *counts;           /* [V] how often each id stands in the response so far; never the prompt's ids */
+    const int64_t *counts;           /* [V] how often each id stands in the response so far; never the prompt's ids [CTL-7] */
 } ControlContext;
 
 /* clamp((position - start) / window, 0, 1) * strength; positions count from 1 in the response. window > 0. */

@@ -1,4 +1,4 @@
-/* decode.c - decoding: the frame that the modes share, and autoregression. [AR]
+/* decode.c - decoding: the frame that the modes share, and autoregression. [AR-1]
  *
  * A mode sees an engine (commit, preview, snapshot, restore), never a model. It turns rows of logits into tokens:
  * controls and mask (controls.h), probabilities in double added in ascending ids, then the argmax or a draw (sample.h).
@@ -60,6 +60,7 @@ void decoder_tell(Decoder *d, const CloverEvent *event) {
     if (d->listener && !d->listener(d->user, event)) d->finished = true;
 }
 
+/* [AR-3] */
 void decoder_output(Decoder *d, int32_t id) {
     if (d->finished) return;
     d->response[d->n_response++] = id;
@@ -72,7 +73,8 @@ void decoder_output(Decoder *d, int32_t id) {
 
 /* ---- autoregression --------------------------------------------------------------------------------------------- */
 
-/* [AR] Each token from the causal logits of the last row. The last token is not committed. */
+/* [AR-1] Each token from the causal logits of the last row, at position tokens put out + 1 [CTL-8]. The last token is not
+ * committed: none is wanted after it. */
 CloverStatus decode_ar(Decoder *d) {
     CloverStatus status = decoder_commit(d, d->prompt, d->n_prompt, 1);
     while (status == CLOVER_OK) {
@@ -94,7 +96,8 @@ CloverStatus decode_ar(Decoder *d) {
 
 static CloverStatus decoder_allocate(Decoder *d) {
     size_t vocab = (size_t)d->engine->vocab, rows = (size_t)decode_rows(d->options), ids = vocab;
-    if (rows > SIZE_MAX / sizeof(double) / vocab) return error_set(d->err, CLOVER_SYSTEM, "out of memory: %zu rows of %zu logits", rows, vocab);
+    if (rows > SIZE_MAX / sizeof(double) / vocab)
+        return error_set(d->err, CLOVER_SYSTEM, "out of memory: %zu rows of %zu logits", rows, vocab);
     bool drawn = d->options->temperature > 0;
     d->logits = malloc(rows * vocab * sizeof *d->logits);
     d->counts = calloc(ids, sizeof *d->counts);

@@ -1,4 +1,4 @@
-/* decode_denoise.c - block diffusion, algorithm "low_confidence": a block of masks resolves pass by pass. [DEN] */
+/* decode_denoise.c - block diffusion, algorithm "low_confidence": a block of masks resolves pass by pass. [DEN-1, DEN-2] */
 #include <stdlib.h>
 #include "decoder.h"
 #include "error.h"
@@ -46,7 +46,8 @@ static bool block_holds(const Block *b, int32_t id) {
     return false;
 }
 
-/* [DEN] Every row still masked proposes a token, with its probability at T = 1; rows ascend, one draw each. */
+/* [DEN-2] Every row still masked proposes a token, with its probability at T = 1; rows ascend, one draw each
+ * [SMP-6]. A row's position is the committed response + its row + 1 [CTL-8]. */
 static CloverStatus propose(Decoder *d, Block *b) {
     bool think_ended = block_holds(b, d->options->controls.dllm_think_end_token_id);
     b->n_candidates = 0;
@@ -60,7 +61,7 @@ static CloverStatus propose(Decoder *d, Block *b) {
     return CLOVER_OK;
 }
 
-/* [DEN] A row's token is fixed for good: no later pass revises it. */
+/* [DEN-5] A row's token is fixed for good: no later pass revises it. */
 static void fix(Block *b, const CloverCandidate *c) {
     b->ids[c->row] = c->id;
     b->masked[c->row] = false;
@@ -68,7 +69,7 @@ static void fix(Block *b, const CloverCandidate *c) {
     b->fixed[b->n_fixed++] = c->row;
 }
 
-/* [DEN] Fixes every row strictly above the threshold; when none is, the most probable (equal: the lowest row). */
+/* [DEN-3] Fixes every row strictly above the threshold; [DEN-4] when none is, the most probable (equal: the lowest row). */
 static void fix_confident(Block *b, double threshold) {
     const CloverCandidate *best = &b->candidates[0];
     b->n_fixed = 0;
@@ -92,10 +93,12 @@ static void tell_pass(Decoder *d, const Block *b, int64_t pass) {
     decoder_tell(d, &event);
 }
 
+/* [DEN-5] Passes until no mask is left; each fixes at least one row. */
 static CloverStatus resolve(Decoder *d, Block *b) {
     block_mask(b, d->options->mask_id);
     for (int64_t pass = 0; b->left > 0; pass++) {
-        if (pass == b->n) return error_set(d->err, CLOVER_BUG, "a block of %lld rows is not resolved after as many passes", (long long)b->n);
+        if (pass == b->n)
+            return error_set(d->err, CLOVER_BUG, "a block of %lld rows is not resolved after as many passes", (long long)b->n);
         CloverStatus status = decoder_preview(d, b->ids, b->n);
         if (status == CLOVER_OK) status = propose(d, b);
         if (status != CLOVER_OK) return status;
@@ -106,7 +109,7 @@ static CloverStatus resolve(Decoder *d, Block *b) {
     return CLOVER_OK;
 }
 
-/* [DEN] The block goes out in position order, cut at the budget, ending at the first stop id (included). */
+/* [DEN-6] The block goes out in position order, cut at the budget, ending at the first stop id (included). */
 static void output_block(Decoder *d, const Block *b) {
     int64_t wanted = d->options->max_tokens - d->n_response, emitted = 0;
     while (emitted < b->n && emitted < wanted) if (decoder_is_stop(d, b->ids[emitted++])) break;
@@ -119,8 +122,8 @@ static void output_block(Decoder *d, const Block *b) {
     for (int64_t t = 0; t < emitted; t++) decoder_output(d, b->ids[t]);
 }
 
-/* [DEN] The prompt is committed whole; the first block starts right after it and is always of full size. A block is
- * committed only when another one follows. */
+/* [DEN-1] The prompt is committed whole and the first block starts right after it; [DEN-7] a block is always previewed at
+ * its full size; [DEN-6] it is committed only when another one follows. */
 CloverStatus decode_denoise(Decoder *d) {
     Block b;
     CloverStatus status = block_allocate(&b, d->options->block, d->err);

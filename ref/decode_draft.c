@@ -1,4 +1,4 @@
-/* decode_draft.c - self-speculation: a preview drafts, one causal forward verifies. [DRA] */
+/* decode_draft.c - self-speculation: a preview drafts, one causal forward verifies. [DRA-1, DRA-9] */
 #include <stdlib.h>
 #include "decoder.h"
 #include "error.h"
@@ -13,15 +13,15 @@ typedef struct Round {
     int32_t bonus;
 } Round;
 
-/* [DRA] The width is halved while it exceeds the tokens still wanted. */
+/* [DRA-2] The width is halved while it exceeds the tokens still wanted. */
 static int64_t round_width(const Decoder *d) {
     int64_t wanted = d->options->max_tokens - d->n_response, w = decode_draft_width(d->options);
     while (w > 1 && w > wanted) w /= 2;
     return w;
 }
 
-/* [DRA] One preview of [pending, mask ...] fills the other rows with their argmax, also when tokens are drawn.
- * Row r stands at response position length + r. The pending token counts as part of the response. */
+/* [DRA-3] One preview of [pending, mask ...] fills the other rows with their argmax, also when tokens are drawn.
+ * Row r stands at response position length + r [CTL-8]. The pending token counts as part of the response. */
 static CloverStatus propose(Decoder *d, Round *r, int32_t pending) {
     r->draft[0] = pending;
     for (int64_t t = 1; t < r->w; t++) r->draft[t] = d->options->mask_id;
@@ -34,7 +34,7 @@ static CloverStatus propose(Decoder *d, Round *r, int32_t pending) {
     return status;
 }
 
-/* [DRA] p(c) >= min(ratio, delta e^-H) and p(c) > 0, or, in exact mode, c is the argmax. The row is processed. */
+/* [DRA-5] p(c) >= min(ratio, delta e^-H) and p(c) > 0, or, in exact mode, c is the argmax. The row is processed. */
 static CloverJudged judge(const Decoder *d, int64_t row, int32_t candidate) {
     const CloverDecodeOptions *o = d->options;
     CloverJudged j = { .id = candidate, .p = d->p[candidate], .entropy = row_entropy(d->p, d->engine->vocab) };
@@ -45,7 +45,7 @@ static CloverJudged judge(const Decoder *d, int64_t row, int32_t candidate) {
     return j;
 }
 
-/* [DRA] Candidates are judged up to the first rejection; the bonus comes from the row after the last accepted one, so
+/* [DRA-4] Candidates are judged up to the first rejection; [DRA-6] the bonus comes from the row after the last accepted one, so
  * from row `accepted`. Row j stands at response position length + j + 1. A stop id does not end the judging. */
 static CloverStatus verify(Decoder *d, Round *r) {
     CloverStatus status = decoder_commit(d, r->draft, r->w, r->w);
@@ -63,7 +63,7 @@ static CloverStatus verify(Decoder *d, Round *r) {
     return status;
 }
 
-/* [DRA] The state keeps the pending token and the accepted ones. Committing them again after the restore gives the
+/* [DRA-7] The state keeps the pending token and the accepted ones. Committing them again after the restore gives the
  * same bits as having committed only them: a causal commit may be split anywhere. */
 static CloverStatus rewind_to_accepted(Decoder *d, const Round *r, const void *before) {
     if (r->accepted + 1 == r->w) return CLOVER_OK;
@@ -84,6 +84,7 @@ static void tell_round(Decoder *d, const Round *r, int64_t position) {
     decoder_tell(d, &event);
 }
 
+/* [DRA-8] A round puts out what was accepted, then the bonus. */
 static CloverStatus run_round(Decoder *d, Round *r, int32_t pending) {
     int64_t position = d->engine->position(d->engine->self);
     void *before = NULL;
@@ -101,7 +102,7 @@ static CloverStatus run_round(Decoder *d, Round *r, int32_t pending) {
     return CLOVER_OK;
 }
 
-/* [DRA] The verify of the prompt's last token gives the first output token, which is then pending: output, but not yet
+/* [DRA-1] The verify of the prompt's last token gives the first output token, which is then pending: output, but not yet
  * committed. The bonus of a round is the next round's pending token; the last round's is never committed. */
 static CloverStatus first_token(Decoder *d, int32_t *pending) {
     CloverStatus status = CLOVER_OK;

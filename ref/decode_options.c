@@ -63,7 +63,8 @@ static void check_sampling(const CloverDecodeOptions *o, CloverError *err) {
     if (!isfinite(o->temperature) || o->temperature < 0)
         error_add(err, CLOVER_USAGE, "--temperature is %g; 0 (greedy) or a finite number above it is needed", o->temperature);
     if (o->top_k < 0) error_add(err, CLOVER_USAGE, "--top-k is %" PRId64 "; 0 (off) or more is needed", o->top_k);
-    if (!(o->top_p > 0 && o->top_p <= 1)) error_add(err, CLOVER_USAGE, "--top-p is %g; it must be above 0 and at most 1 (off)", o->top_p);
+    if (!(o->top_p > 0 && o->top_p <= 1))
+        error_add(err, CLOVER_USAGE, "--top-p is %g; it must be above 0 and at most 1 (off)", o->top_p);
 }
 
 static void check_stops(const CloverDecodeOptions *o, int64_t vocab, CloverError *err) {
@@ -92,8 +93,10 @@ static void check_prompt(const int32_t *prompt, int64_t n_prompt, int64_t vocab,
 /* What the two modes that preview need besides. */
 static void check_block_modes(const CloverEngine *engine, const CloverDecodeOptions *o, CloverError *err) {
     const char *mode = o->mode == CLOVER_DENOISE ? "denoise" : "draft";
-    if (engine->preview == NULL) error_add(err, CLOVER_USAGE, "--mode %s needs previews, which this model cannot run; --mode ar can", mode);
-    if (o->mask_id == -1) error_add(err, CLOVER_USAGE, "--mode %s needs the mask id, which the model's files do not give: use --mask-id", mode);
+    if (engine->preview == NULL)
+        error_add(err, CLOVER_USAGE, "--mode %s needs previews, which this model cannot run; --mode ar can", mode);
+    if (o->mask_id == -1)
+        error_add(err, CLOVER_USAGE, "--mode %s needs the mask id, which the model's files do not give: use --mask-id", mode);
     if (o->block < 1)
         error_add(err, CLOVER_USAGE, "--mode %s needs a block of at least 1 row; --block is %" PRId64, mode, o->block);
     if (o->mode == CLOVER_DENOISE) {
@@ -108,18 +111,21 @@ static void check_block_modes(const CloverEngine *engine, const CloverDecodeOpti
         error_add(err, CLOVER_USAGE, "--accept is %g,%g; RATIO,DELTA must be finite and not negative", o->ratio, o->delta);
 }
 
-CloverStatus decode_check(const CloverEngine *engine, const CloverDecodeOptions *o, const int32_t *prompt, int64_t n_prompt, CloverError *err) {
+CloverStatus decode_check(const CloverEngine *engine, const CloverDecodeOptions *o, const int32_t *prompt, int64_t n_prompt,
+                          CloverError *err) {
     error_clear(err);
     if (engine->vocab < 1) return error_set(err, CLOVER_USAGE, "the engine has a vocabulary of %" PRId64 " ids", engine->vocab);
     if (o->mode != CLOVER_AR && o->mode != CLOVER_DENOISE && o->mode != CLOVER_DRAFT)
         return error_set(err, CLOVER_USAGE, "--mode %d is none of ar, denoise, draft", (int)o->mode);
 
     if (engine->position(engine->self) != 0)
-        error_add(err, CLOVER_USAGE, "decoding starts from an empty state; this one holds %" PRId64 " positions", engine->position(engine->self));
+        error_add(err, CLOVER_USAGE, "decoding starts from an empty state; this one holds %" PRId64 " positions",
+                  engine->position(engine->self));
     check_prompt(prompt, n_prompt, engine->vocab, err);
     if (o->max_tokens < 1) error_add(err, CLOVER_USAGE, "-n is %" PRId64 "; at least 1 token is needed", o->max_tokens);
     if (o->mask_id < -1 || o->mask_id >= engine->vocab)
-        error_add(err, CLOVER_USAGE, "--mask-id is %d, which is not in the vocabulary (0 to %" PRId64 ")", (int)o->mask_id, engine->vocab - 1);
+        error_add(err, CLOVER_USAGE, "--mask-id is %d, which is not in the vocabulary (0 to %" PRId64 ")",
+                  (int)o->mask_id, engine->vocab - 1);
     check_stops(o, engine->vocab, err);
     check_controls(&o->controls, engine->vocab, err);
     check_sampling(o, err);

@@ -19,7 +19,7 @@ typedef struct Decoder {
     int64_t n_response;
     bool finished;                   /* a stop id went out, the budget is spent, or the listener has heard enough */
 
-    int64_t *counts;                 /* [V] how often each id stands in the response */
+    int64_t *counts;                 /* [V] how often each id stands in the response [CTL-7] */
     double *logits;                  /* [rows, V] the step's rows; a row is processed in place, once */
     double *p;                       /* [V] probabilities of the row looked at last, T = 1 */
     double *distribution;            /* [V] and */
@@ -49,7 +49,8 @@ CloverStatus decode_denoise(Decoder *d);                     /* decode_denoise.c
 CloverStatus decode_draft(Decoder *d);                       /* decode_draft.c */
 
 /* Every option that makes no sense, one line each, with its flag. decode_options.c */
-CloverStatus decode_check(const CloverEngine *engine, const CloverDecodeOptions *options, const int32_t *prompt, int64_t n_prompt, CloverError *err);
+CloverStatus decode_check(const CloverEngine *engine, const CloverDecodeOptions *options, const int32_t *prompt, int64_t n_prompt,
+                          CloverError *err);
 
 /* The most rows that one step asks logits of: 1, a block, or a draft. */
 int64_t decode_rows(const CloverDecodeOptions *options);

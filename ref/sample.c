@@ -1,10 +1,10 @@
-/* sample.c - drawing a token. [SMP] */
+/* sample.c - drawing a token. [SMP-1] */
 #include <math.h>
 #include <stdlib.h>
 #include "sample.h"
 #include "math/rowwise.h"
 
-/* ---- the generator ---------------------------------------------------------------------------------------------- */
+/* ---- the generator [SMP-4] ---------------------------------------------------------------------------------------------- */
 
 uint64_t splitmix64_next(uint64_t *state) {
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);
@@ -49,7 +49,7 @@ static void rank(RankedId *ranked, const double *values, int64_t vocab) {
     qsort(ranked, (size_t)vocab, sizeof *ranked, by_falling_value);
 }
 
-/* Keeps every logit that is not below the k-th largest, so ties with it stay. */
+/* [SMP-2] Keeps every logit that is not below the k-th largest, so ties with it stay. */
 static void keep_top_k(double *p, int64_t vocab, int64_t top_k, RankedId *work) {
     rank(work, p, vocab);
     double least = work[top_k - 1].value;
@@ -57,7 +57,7 @@ static void keep_top_k(double *p, int64_t vocab, int64_t top_k, RankedId *work) 
         if (p[i] < least) p[i] = -INFINITY;
 }
 
-/* Drops an id once the mass before it exceeds top_p: the id that carries the mass over the bound stays. */
+/* [SMP-3] Drops an id once the mass before it exceeds top_p: the id that carries the mass over the bound stays. */
 static void keep_top_p(double *p, int64_t vocab, double top_p, RankedId *work) {
     rank(work, p, vocab);
     double before = 0;
@@ -70,17 +70,19 @@ static void keep_top_p(double *p, int64_t vocab, double top_p, RankedId *work) {
     for (int64_t i = 0; i < vocab; i++) p[i] /= kept;
 }
 
-void sample_distribution(double *p, const double *logits, int64_t vocab, double temperature, int64_t top_k, double top_p, RankedId *work) {
+void sample_distribution(double *p, const double *logits, int64_t vocab, double temperature, int64_t top_k, double top_p,
+                         RankedId *work) {
     double largest = -INFINITY;
     for (int64_t i = 0; i < vocab; i++) if (logits[i] > largest) largest = logits[i];
 
-    /* [SMP] The maximum goes before the division, so that no temperature, however small, overflows. */
+    /* The maximum goes before the division, so that no temperature, however small, overflows. */
     for (int64_t i = 0; i < vocab; i++) p[i] = (logits[i] - largest) / temperature;
     if (top_k > 0 && top_k < vocab) keep_top_k(p, vocab, top_k, work);
     softmax(p, vocab);
     if (top_p < 1) keep_top_p(p, vocab, top_p, work);
 }
 
+/* [SMP-5] */
 int32_t sample_draw(const double *p, int64_t vocab, double uniform) {
     int32_t last = 0;
     double mass = 0;

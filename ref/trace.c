@@ -51,8 +51,8 @@ json_t *trace_step(const CloverEvent *e) {
     case CLOVER_EVENT_FIRST:
         return json_pack("{s:s, s:i}", "step", "first", "id", (int)e->id);
     case CLOVER_EVENT_ROUND:
-        return json_pack("{s:s, s:I, s:o, s:o, s:I, s:i}", "step", "round", "pos", (json_int_t)e->position, "draft", id_list(e->ids, e->n_ids),
-                         "judged", judged_list(e), "accepted", (json_int_t)e->accepted, "bonus", (int)e->bonus);
+        return json_pack("{s:s, s:I, s:o, s:o, s:I, s:i}", "step", "round", "pos", (json_int_t)e->position,
+                         "draft", id_list(e->ids, e->n_ids), "judged", judged_list(e), "accepted", (json_int_t)e->accepted, "bonus", (int)e->bonus);
     case CLOVER_EVENT_OUTPUT:
         break;
     }

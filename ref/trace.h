@@ -1,4 +1,4 @@
-/* trace.h - a decode's steps as JSON, one object a step, in the form that SPEC.md gives traces. [AR, DEN, DRA] */
+/* trace.h - a decode's steps as JSON, one object a step, in the form that SPEC.md gives traces. */
 #ifndef CLOVER_TRACE_H
 #define CLOVER_TRACE_H
 

@@ -58,8 +58,9 @@ DecodeRun *decode_run_new(CloverMode mode, const char *const *causal, const char
     r->engine = scripted_new(DIGITS, table_causal, table_preview, r);
     r->causal = causal;
     r->preview = preview;
-    r->options = (CloverDecodeOptions){ .mode = mode, .max_tokens = 8, .mask_id = MASK, .stops = { STOP }, .n_stops = 1, .block = 4, .threshold = 0.9,
-                                        .width = -1, .ratio = 0.9, .delta = 0.6, .top_p = 1, .controls = { 0, 0, 1, 0, 8192, 8192, 0, 4096, 4096, THINK_END } };
+    r->options = (CloverDecodeOptions){ .mode = mode, .max_tokens = 8, .mask_id = MASK, .stops = { STOP }, .n_stops = 1,
+                                        .block = 4, .threshold = 0.9, .width = -1, .ratio = 0.9, .delta = 0.6, .top_p = 1,
+                                        .controls = { 0, 0, 1, 0, 8192, 8192, 0, 4096, 4096, THINK_END } };
     for (int i = 0; i < 3; i++) r->prompt[i] = i + 1;
     r->n_prompt = 3;
     r->stop_listening_after = -1;

@@ -88,8 +88,9 @@ ScriptedEngine *scripted_new(int64_t vocab, CausalScript *causal, PreviewScript 
 }
 
 CloverEngine scripted_engine(ScriptedEngine *s) {
-    return (CloverEngine){ .self = s, .vocab = s->vocab, .commit = scripted_commit, .preview = scripted_preview, .snapshot = scripted_snapshot,
-                           .restore = scripted_restore, .snapshot_free = scripted_snapshot_free, .position = scripted_position };
+    return (CloverEngine){ .self = s, .vocab = s->vocab, .commit = scripted_commit, .preview = scripted_preview,
+                           .snapshot = scripted_snapshot, .restore = scripted_restore, .snapshot_free = scripted_snapshot_free,
+                           .position = scripted_position };
 }
 
 int64_t scripted_count(const ScriptedEngine *s, CallKind kind) {

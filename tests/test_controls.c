@@ -1,4 +1,4 @@
-/* test_controls.c - response controls, worked by hand, and what a row says. [CTL, PRB] */
+/* test_controls.c - response controls, worked by hand, and what a row says. [CTL-1, CTL-2, CTL-3, CTL-4, CTL-5, CTL-6, AR-2] */
 #include <math.h>
 #include <string.h>
 #include "harness.h"

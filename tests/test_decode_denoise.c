@@ -1,4 +1,5 @@
-/* test_decode_denoise.c - block diffusion over a scripted engine: what needs exact equality. [DEN] */
+/* test_decode_denoise.c - block diffusion over a scripted engine: what needs exact equality.
+ * [DEN-1, DEN-2, DEN-3, DEN-4, DEN-5, DEN-6, DEN-7, CTL-7, CTL-8, SMP-6] */
 #include <math.h>
 #include <string.h>
 #include "decode_run.h"

@@ -1,4 +1,5 @@
-/* test_decode_draft.c - self-speculation over a scripted engine: what needs exact equality. [DRA] */
+/* test_decode_draft.c - self-speculation over a scripted engine: what needs exact equality.
+ * [DRA-1, DRA-2, DRA-3, DRA-4, DRA-5, DRA-6, DRA-7, DRA-8, DRA-9, CTL-7, CTL-8, SMP-6] */
 #include <math.h>
 #include <string.h>
 #include "decode_run.h"
@@ -54,7 +55,8 @@ END_TEST
 
 /* The state after a rejection keeps pending and accepted only: a causal row that read the rejected ones would differ. */
 START_TEST(every_round_rewinds_to_the_accepted) {
-    DecodeRun *r = draft(4, 8, ROWS("0", "1", "2", "3", "4", "5", "6", "7"), ROWS(".", "6", "6", "6",  ".", "2", "6", "6",  ".", "4", "5", "6"));
+    DecodeRun *r = draft(4, 8, ROWS("0", "1", "2", "3", "4", "5", "6", "7"),
+                         ROWS(".", "6", "6", "6",  ".", "2", "6", "6",  ".", "4", "5", "6"));
     decode_run_go(r);
     assert_answer(r, "01234567");
     assert_steps(r, "first 0\n"
@@ -305,8 +307,10 @@ START_TEST(positions_of_drafts_and_verdicts) {
         [2] = "first 4\nround @3: 4 4 8 8 judged 4+ 8+ 8+ accepted 3 bonus 8\n",
         [3] = "first 4\nround @3: 4 4 4 8 judged 4+ 4+ 8+ accepted 3 bonus 8\n",
         [4] = "first 4\nround @3: 4 4 4 4 judged 4+ 4+ 4+ accepted 3 bonus 8\n",
-        [5] = "first 4\nround @3: 4 4 4 4 judged 4+ 4+ 4+ accepted 3 bonus 4\nround @7: 4 8 8 8 judged 8+ 8+ 8+ accepted 3 bonus 8\n",
-        [6] = "first 4\nround @3: 4 4 4 4 judged 4+ 4+ 4+ accepted 3 bonus 4\nround @7: 4 4 8 8 judged 4+ 8+ 8+ accepted 3 bonus 8\n" };
+        [5] = "first 4\nround @3: 4 4 4 4 judged 4+ 4+ 4+ accepted 3 bonus 4\n"
+              "round @7: 4 8 8 8 judged 8+ 8+ 8+ accepted 3 bonus 8\n",
+        [6] = "first 4\nround @3: 4 4 4 4 judged 4+ 4+ 4+ accepted 3 bonus 4\n"
+              "round @7: 4 4 8 8 judged 4+ 8+ 8+ accepted 3 bonus 8\n" };
     for (int start = 0; start <= 6; start++) {
         DecodeRun *r = length_step(start);
         assert_steps(r, steps[start]);
@@ -405,8 +409,9 @@ static void hashed_preview(void *user, const int32_t *prefix, int64_t n_prefix, 
 static void decode_hashed(uint64_t seed, CloverMode mode, int64_t block, int64_t width, int32_t *out, int64_t *n_out, int64_t *commits) {
     ScriptedEngine *s = scripted_new(HASHED_VOCAB, hashed_row, hashed_preview, &seed);
     CloverEngine engine = scripted_engine(s);
-    CloverDecodeOptions o = { .mode = mode, .max_tokens = 100, .mask_id = HASHED_MASK, .stops = { HASHED_STOP }, .n_stops = 1, .block = block, .width = width,
-                              .accept_exact = true, .top_p = 1, .controls = { .repetition_penalty = 1, .dllm_think_end_token_id = -1 } };
+    CloverDecodeOptions o = { .mode = mode, .max_tokens = 100, .mask_id = HASHED_MASK, .stops = { HASHED_STOP }, .n_stops = 1,
+                              .block = block, .width = width, .accept_exact = true, .top_p = 1,
+                              .controls = { .repetition_penalty = 1, .dllm_think_end_token_id = -1 } };
     int32_t prompt[7];
     uint64_t draw = seed;
     int64_t n_prompt = 1 + (int64_t)(seed % 7);
@@ -424,7 +429,8 @@ START_TEST(exact_draft_with_neutral_controls_is_ar) {
         int32_t ar[100], drafted[100];
         int64_t n_ar, n_drafted, ar_commits, draft_commits;
         decode_hashed(seed, CLOVER_AR, 32, -1, ar, &n_ar, &ar_commits);
-        static const int64_t shapes[][2] = { { 32, -1 }, { 32, 1 }, { 32, 2 }, { 32, 8 }, { 32, 32 }, { 7, -1 }, { 12, 3 } };   /* block, width */
+        static const int64_t shapes[][2] = {         /* block, width */
+            { 32, -1 }, { 32, 1 }, { 32, 2 }, { 32, 8 }, { 32, 32 }, { 7, -1 }, { 12, 3 } };
         for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
             decode_hashed(seed, CLOVER_DRAFT, shapes[k][0], shapes[k][1], drafted, &n_drafted, &draft_commits);
             ck_assert_int_eq(n_drafted, n_ar);

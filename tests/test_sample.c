@@ -1,11 +1,12 @@
-/* test_sample.c - the generator and the distribution. [SMP] */
+/* test_sample.c - the generator and the distribution. [SMP-1, SMP-2, SMP-3, SMP-4, SMP-5] */
 #include <math.h>
 #include "harness.h"
 #include "../ref/sample.h"
 
 /* SplitMix64 from seed 1234567, as published with the algorithm (Rosetta Code, "Pseudo-random numbers/Splitmix64"). */
 START_TEST(splitmix64_gives_its_published_outputs) {
-    static const uint64_t expected[] = { 6457827717110365317u, 3203168211198807973u, 9817491932198370423u, 4593380528125082431u, 16408922859458223821u };
+    static const uint64_t expected[] = { 6457827717110365317u, 3203168211198807973u, 9817491932198370423u, 4593380528125082431u,
+                                         16408922859458223821u };
     uint64_t state = 1234567;
     for (int i = 0; i < 5; i++) ck_assert_uint_eq(splitmix64_next(&state), expected[i]);
 }
@@ -40,11 +41,13 @@ START_TEST(a_seed_fills_the_state_by_splitmix64) {
 }
 END_TEST
 
-static void assert_distribution(const double *logits, int64_t n, double temperature, int64_t top_k, double top_p, const double *expected) {
+static void assert_distribution(const double *logits, int64_t n, double temperature, int64_t top_k, double top_p,
+                                const double *expected) {
     double p[8];
     RankedId work[8];
     sample_distribution(p, logits, n, temperature, top_k, top_p, work);
-    for (int64_t i = 0; i < n; i++) ck_assert_msg(close_to(p[i], expected[i], 1e-14, 0), "p[%d] = %.17g, expected %.17g", (int)i, p[i], expected[i]);
+    for (int64_t i = 0; i < n; i++)
+        ck_assert_msg(close_to(p[i], expected[i], 1e-14, 0), "p[%d] = %.17g, expected %.17g", (int)i, p[i], expected[i]);
 }
 
 /* Logits that are logarithms of weights: the distribution is the weights over their sum. At T = 1/2 the weights are squared. */
