@@ -108,7 +108,7 @@ static DType type_of(const char *name) {
     return DT_F32;
 }
 
-/* [QNT-1], [QNT-3] to [QNT-12]: one block, its bytes by a formula but for those that are set. */
+/* [QNT-1, QNT-3, QNT-4, QNT-5, QNT-6, QNT-7, QNT-8, QNT-9, QNT-10, QNT-11, QNT-12]: one block, its bytes by a formula but for those that are set. */
 static void block(const Example *e) {
     const DType type = type_of(example_text(e, "type"));
     const DTypeInfo *info = dtype_info(type);
