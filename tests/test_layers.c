@@ -237,8 +237,7 @@ START_TEST(coreset_bound_is_strict) {   /* [COR-3]: kept while the share before 
     moe_preview.keep(&r.run, NULL, &r.a);
     ck_assert(r.coreset[0] == 0 && r.coreset[1] == 1 && r.coreset[2] == 0 && r.coreset[3] == 0);
     moe_preview.choose(&r.run, NULL, &r.a); /* [COR-4]: fewer are kept, so fewer are chosen */
-    ck_assert(r.ids[0] == 1 && r.ids[1] == -1 && r.ids[3] == -1);
-    ck_assert(r.weights[0] == 1 && r.weights[1] == 0);
+    ck_assert(r.a.k == 1 && r.ids[0] == 1 && r.weights[0] == 1);
     r.a.top_p = -1;                         /* off: all */
     moe_preview.keep(&r.run, NULL, &r.a);
     ck_assert(r.coreset[0] == 1 && r.coreset[1] == 1 && r.coreset[2] == 1 && r.coreset[3] == 1);

@@ -146,9 +146,10 @@ int cmd_logits(int argc, char **argv) {
 
     CloverModel *model = NULL;
     CloverSession *session = NULL;
+    bool made = false;
     CloverStatus status = model_args_open(&m, &model, &err);
     if (status == CLOVER_OK) status = model_args_session(&m, model, commit.n + then.n > 0 ? commit.n + then.n : 1, &session, &err);
-    if (status == CLOVER_OK) status = output_folder(out, true, &err);
+    if (status == CLOVER_OK) status = output_folder(out, true, &made, &err);
     const CloverConfig *c = model ? clover_model_config(model) : NULL;
     if (status == CLOVER_OK) status = step(session, c, "commit", &commit, false, globs, out, &err);
     if (status == CLOVER_OK && then.ids) status = step(session, c, "then", &then, false, globs, out, &err);

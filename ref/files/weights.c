@@ -484,7 +484,7 @@ static void settle_norms(Binder *b) {
     if (unshifted && b->drifts == CLOVER_REFUSE_DRIFTS)
         error_add(b->err, CLOVER_BAD_INPUT,
                   "%s: the layer norms (attn_norm, post_attention_norm, output_norm) hold w, not 1 + w: their %lld values "
-                  "average %.3g, expected near 1; read it with --mend, show its garbage with --as-is, or write a right file (clover fix)",
+                  "average %.3g, expected near 1; read it with --mend, show its garbage with --as-is, or write a right file",
                   b->where, (long long)b->norm_count, mean);
     if (b->form == NAMES_GGUF && !(unshifted && b->drifts == CLOVER_MEND)) return;
     add_one(w->norm, b->size[D]);
@@ -504,13 +504,70 @@ static void settle_rates(Binder *b) {
     if (raw && b->drifts == CLOVER_REFUSE_DRIFTS)
         error_add(b->err, CLOVER_BAD_INPUT,
                   "%s: %s holds A_log, not -exp(A_log): value %.9g >= 0 at element %lld; read it with --mend, show its "
-                  "garbage with --as-is, or write a right file (clover fix)", raw->file, raw->name, b->raw_value,
+                  "garbage with --as-is, or write a right file", raw->file, raw->name, b->raw_value,
                   (long long)b->raw_element);
     const bool logarithm = b->form == NAMES_HF || (raw && b->drifts == CLOVER_MEND);
     for (int64_t i = 0; i < b->w->layers; i++) {
         double *rate = (double *)b->w->layer[i].gdn.rate;   /* our own vector, still being made; NULL in full attention */
         for (int64_t h = 0; rate && h < b->size[HV]; h++) rate[h] = logarithm ? el_exp(rate[h]) : -rate[h];
     }
+}
+
+/* ---- names alone ----------------------------------------------------------------------------------------------- */
+
+/* What stands behind prefix and a number and a dot; NULL when name does not begin so. */
+static const char *behind_number(const char *name, const char *prefix) {
+    const size_t n = strlen(prefix);
+    if (strncmp(name, prefix, n) != 0 || name[n] < '0' || name[n] > '9') return NULL;
+    const char *rest = name + n + strspn(name + n, "0123456789");
+    return *rest == '.' ? rest + 1 : NULL;
+}
+
+static const char *role_in(const Role *roles, size_t n, const char *name, NameForm form) {
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < ALTERNATIVES; k++) {
+            const char *known = form == NAMES_GGUF ? roles[i].gguf[k] : roles[i].hf[k];
+            if (known && strcmp(known, name) == 0) return roles[i].hf[0];
+        }
+    return NULL;
+}
+
+static const char *layer_role(const char *name, NameForm form) {
+    const char *role = role_in(every_layer, COUNT(every_layer), name, form);
+    if (!role) role = role_in(attention_layer, COUNT(attention_layer), name, form);
+    if (!role) role = role_in(gdn_layer_roles, COUNT(gdn_layer_roles), name, form);
+    if (!role) role = role_in(diffusion_roles, COUNT(diffusion_roles), name, form);
+    for (size_t i = 0; !role && form == NAMES_GGUF && i < COUNT(diffusion_roles); i++) {
+        char dotted[NAME_ROOM];
+        snprintf(dotted, sizeof dotted, "%s.weight", diffusion_roles[i].gguf[0]);
+        if (ends_with(name, diffusion_roles[i].gguf[0]) || ends_with(name, dotted)) role = diffusion_roles[i].hf[0];
+    }
+    const Experts *experts[] = { &gate_up_experts, &gate_experts, &up_experts, &down_experts };
+    for (size_t i = 0; !role && i < COUNT(experts); i++)
+        for (int k = 0; k < 2; k++) {
+            const char *known = form == NAMES_GGUF ? experts[i]->gguf[k] : experts[i]->hf[k];
+            if (known && strcmp(known, name) == 0) role = i == 3 ? down_experts.hf[0] : gate_up_experts.hf[0];
+        }
+    const char *single = form == NAMES_HF ? behind_number(name, "mlp.experts.") : NULL;
+    if (!role && single && role_in(single_expert, COUNT(single_expert), single, form))
+        role = strcmp(single, single_expert[2].hf[0]) == 0 ? down_experts.hf[0] : gate_up_experts.hf[0];
+    return role;
+}
+
+const char *weights_role(const char *name, NameForm form) {
+    const char *const trunks[] = { "", "model.language_model.", "model." };
+    if (role_in(&head_role, 1, name, form)) return head_role.hf[0];
+    for (size_t i = form == NAMES_GGUF ? 0 : 1; i < (form == NAMES_GGUF ? 1 : COUNT(trunks)); i++) {
+        char layers[64];
+        snprintf(layers, sizeof layers, "%s%s", trunks[i], form == NAMES_GGUF ? "blk." : "layers.");
+        const char *inside = behind_number(name, layers);
+        if (inside) return layer_role(inside, form);
+        if (strncmp(name, trunks[i], strlen(trunks[i])) == 0) {
+            const char *role = role_in(model_roles, COUNT(model_roles), name + strlen(trunks[i]), form);
+            if (role) return role;
+        }
+    }
+    return NULL;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------------------------- */

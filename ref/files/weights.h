@@ -85,4 +85,8 @@ CloverStatus weights_bind(const TensorList *tensors, NameForm form, const Clover
                           int diffusion_heads_tiled, Weights *out, CloverError *err);
 void weights_free(Weights *w);
 
+/* The role that a name of that form has, as the Hugging Face name behind the layer's prefix ("self_attn.q_proj.weight",
+ * "embed_tokens.weight"), whatever the layer; NULL when no role has it. [TEN-1, TEN-3] */
+const char *weights_role(const char *name, NameForm form);
+
 #endif

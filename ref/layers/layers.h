@@ -66,8 +66,9 @@ typedef struct Moe {
     const double *x;                 /* [T, D] after ffn_norm */
     double *probs;                   /* [T, E] softmax over all */
     double *coreset;                 /* [E] 1 kept, 0 not (preview); NULL when causal: all may be chosen */
-    double *ids;                     /* [T, k] in descending weight; -1 where fewer are kept */
-    double *weights;                 /* [T, k] renormalised; 0 where fewer are kept */
+    int64_t k;                       /* experts a row has: experts_used, or the kept ones if those are fewer */
+    double *ids;                     /* [T, k] in descending weight */
+    double *weights;                 /* [T, k] renormalised */
     double *routed, *shared;         /* [T, D] */
     double *shared_gate;             /* [T, 1] after sigmoid */
     double *out;                     /* [T, D] */

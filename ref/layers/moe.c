@@ -54,18 +54,22 @@ static void keep(Run *run, const MoeW *w, Moe *a) {
     }
 }
 
-/* The k most probable experts, among the kept ones in a preview; their probabilities renormalised to sum to 1. */
+/* The k most probable experts, among the kept ones in a preview (fewer if fewer are kept); their probabilities
+ * renormalised to sum to 1. */
 static void choose(Run *run, const MoeW *w, Moe *a) {
     (void)w;
-    const int64_t E = a->c->experts, k = a->c->experts_used;
+    const int64_t E = a->c->experts;
+    int64_t kept = 0;
+    for (int64_t e = 0; e < E; e++) kept += !a->coreset || a->coreset[e] != 0.0;
+    const int64_t k = a->k = kept < a->c->experts_used ? kept : a->c->experts_used;
     for (int64_t t = 0; t < a->T; t++) {
         const double *p = a->probs + t * E;
-        const int64_t n = choose_top(a->order, p, a->coreset, E, k);
+        choose_top(a->order, p, a->coreset, E, k);
         double sum = 0;
-        for (int64_t i = 0; i < n; i++) sum += p[a->order[i]];
+        for (int64_t i = 0; i < k; i++) sum += p[a->order[i]];
         for (int64_t i = 0; i < k; i++) {
-            a->ids[t * k + i] = i < n ? (double)a->order[i] : -1.0;
-            a->weights[t * k + i] = i < n ? round_to(run->storage, p[a->order[i]] / sum) : 0.0;
+            a->ids[t * k + i] = (double)a->order[i];
+            a->weights[t * k + i] = round_to(run->storage, p[a->order[i]] / sum);
         }
     }
 }
@@ -81,7 +85,7 @@ static void expert(Run *run, const ExpertW *w, Moe *a, const double *x, int64_t 
 
 /* Expert by expert in ascending id, all rows that chose it at once; so every row adds its experts in that order. */
 static void experts(Run *run, const MoeW *w, Moe *a) {
-    const int64_t D = a->c->hidden, k = a->c->experts_used;
+    const int64_t D = a->c->hidden, k = a->k;
     memset(a->routed, 0, (size_t)(a->T * D) * sizeof(double));
     for (int64_t e = 0; e < a->c->experts; e++) {
         int64_t n = 0;
@@ -122,7 +126,7 @@ const MoeRules moe_causal = { route, NULL, choose, experts, shared, sum };
 const MoeRules moe_preview = { route, keep, choose, experts, shared, sum };
 
 void moe_layer(Run *run, const Tap *t, const MoeW *w, const MoeRules *r, Moe *a) {
-    const int64_t T = a->T, D = a->c->hidden, E = a->c->experts, k = a->c->experts_used;
+    const int64_t T = a->T, D = a->c->hidden, E = a->c->experts;
     r->route(run, w, a);
     tap(t, "moe.probs", a->probs, 2, T, E);
     if (r->keep) {
@@ -130,8 +134,8 @@ void moe_layer(Run *run, const Tap *t, const MoeW *w, const MoeRules *r, Moe *a)
         tap(t, "moe.coreset", a->coreset, 1, E);
     }
     r->choose(run, w, a);
-    tap(t, "moe.ids", a->ids, 2, T, k);
-    tap(t, "moe.weights", a->weights, 2, T, k);
+    tap(t, "moe.ids", a->ids, 2, T, a->k);
+    tap(t, "moe.weights", a->weights, 2, T, a->k);
     r->experts(run, w, a);
     tap(t, "moe.routed", a->routed, 2, T, D);
     r->shared(run, w, a);
