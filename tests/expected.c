@@ -46,8 +46,8 @@ static void compare(void *user, const char *name, double *data, const int64_t *s
         const double expected = value_of(t, i), actual = data[i], off = fabs(expected - actual), size = fmax(fabs(expected), fabs(actual));
         r->values++;
         if (isnan(off) || (off > w->absolute && off > w->relative * size)) problem(r, "%s[%lld]: %.17g, expected %.17g", name, actual, expected, i);
-        if (off > w->absolute && off / size > r->worst) {
-            r->worst = off / size;
+        if (off > r->worst) {
+            r->worst = off;
             snprintf(r->worst_name, sizeof r->worst_name, "%s", name);
         }
     }

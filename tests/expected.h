@@ -7,7 +7,7 @@
 /* What a comparison found; one a step file. */
 typedef struct ExpectedResult {
     int64_t arrays, values;          /* compared */
-    double worst;                    /* largest |a - b| / max(|a|, |b|) of values that differ by more than `absolute` */
+    double worst;                    /* largest |a - b| */
     char worst_name[64];
     int64_t beyond;                  /* values beyond both bounds, plus arrays missing or of another shape */
     char problem[256];               /* the first one, in words */

@@ -241,7 +241,7 @@ static int squeeze(const int64_t *shape, int dims, int64_t out[TENSOR_MAX_DIMS])
 
 /* Does the tensor have this shape, and as many bytes as it needs? [TEN-1] */
 static bool check_shape(Binder *b, const Tensor *t, const int64_t *shape, int dims) {
-    int64_t expected[TENSOR_MAX_DIMS], actual[TENSOR_MAX_DIMS];
+    int64_t expected[TENSOR_MAX_DIMS], actual[TENSOR_MAX_DIMS] = { 0 };
     int n = squeeze(shape, dims, expected), m = squeeze(t->shape, t->dims, actual);
     if (n != m || memcmp(expected, actual, (size_t)n * sizeof *expected) != 0) {
         char want[SHAPE_ROOM], have[SHAPE_ROOM];

@@ -124,9 +124,10 @@ static void blame(Run *run, const Matrix *w, int64_t r, const double *x) {
     if (!row) return;
     for (int64_t c = 0; c < w->cols; c++)
         if (!isfinite(row[c])) {
-            error_set(run->err, CLOVER_BAD_INPUT, "%s: tensor %s holds %s at row %lld, column %lld of this matrix of %lld x %lld; it was touched, so no answer is given",
-                      w->tensor->file, w->tensor->name, isnan(row[c]) ? "a NaN" : "an infinity", (long long)r, (long long)c,
-                      (long long)w->rows, (long long)w->cols);
+            /* Rows are counted through the whole tensor, so an expert's slice is told by its row. */
+            const int64_t first = (w->data - w->tensor->data) / w->row_bytes;
+            error_set(run->err, CLOVER_BAD_INPUT, "%s: tensor %s holds %s at row %lld, column %lld (of %lld columns); it was touched, so no answer is given",
+                      w->tensor->file, w->tensor->name, isnan(row[c]) ? "a NaN" : "an infinity", (long long)(first + r), (long long)c, (long long)w->cols);
             return;
         }
     for (int64_t c = 0; x && c < w->cols; c++)
