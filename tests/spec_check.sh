@@ -22,7 +22,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
 sed -n 's/^\*\*\[\([A-Z]*-[0-9]*\)\]\*\*.*/\1/p' SPEC.md >"$work/defined"
-sources() { find "$@" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.sh' -o -name '*.py' \); }
+sources() { find "$@" -type f \( -name '*.[ch]' -o -name '*.inc' -o -name '*.cu' -o -name '*.sh' -o -name '*.py' \); }
 # shellcheck disable=SC2046 # no file name here has a space
 labels $(sources ref tools) /dev/null >"$work/code"
 # shellcheck disable=SC2046
