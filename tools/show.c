@@ -29,20 +29,23 @@ char *text_of(const CloverTokenizer *t, const int32_t *ids, int64_t n) {
     return text;
 }
 
-/* One id so that it stays on its line: text with control characters shown as escapes, a dot for the mask. */
+/* One id so that it stays on its line: bytes that are no printable text on their own as escapes, a dot for the mask. */
 static void print_id(FILE *out, const CloverTokenizer *t, int32_t id, int32_t mask_id) {
     if (id == mask_id) {
         fputs("\xC2\xB7", out);
         return;
     }
-    char *text = t ? text_of(t, &id, 1) : NULL;
-    if (!text || !*text) fprintf(out, "<%d>", (int)id);
-    else
-        for (const char *c = text; *c; c++) {
-            if (*c == '\n') fputs("\\n", out);
-            else if ((unsigned char)*c < 0x20 || *c == 0x7f) fprintf(out, "\\x%02x", (unsigned)(unsigned char)*c);
-            else fputc(*c, out);
-        }
+    size_t length = 0;
+    const char *bytes = t ? clover_token_bytes(t, id, &length) : NULL;
+    char *text = bytes ? text_of(t, &id, 1) : NULL;
+    const bool whole = text && strlen(text) == length && memcmp(text, bytes, length) == 0;
+    if (!bytes) fprintf(out, "<%d>", (int)id);
+    for (size_t i = 0; i < length; i++) {
+        const unsigned char c = (unsigned char)bytes[i];
+        if (c == '\n') fputs("\\n", out);
+        else if (whole && c >= 0x20 && c != 0x7f) fputc(c, out);
+        else fprintf(out, "\\x%02x", (unsigned)c);
+    }
     free(text);
 }
 
