@@ -125,7 +125,9 @@ CloverStatus clover_model_can_preview(const CloverModel *model, CloverError *err
 typedef enum CloverNumerics {
     CLOVER_EXACT,            /* double throughout, the same bits on every compiler and CPU: the reference */
     CLOVER_FAST,             /* matrix products in float32 (OpenBLAS), the rest as exact */
-    CLOVER_BF16              /* exact, rounded to bfloat16 where a bf16 engine rounds */
+    CLOVER_BF16,             /* exact, rounded to bfloat16 where a bf16 engine rounds */
+    CLOVER_F32,              /* exact, rounded to float32 where a float32 engine rounds, products summed in float32 */
+    CLOVER_LLAMA_CPP         /* as f32, with the rows that meet a matrix quantised as llama.cpp does for its type */
 } CloverNumerics;
 
 typedef struct CloverSessionOptions {

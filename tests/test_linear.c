@@ -1,4 +1,4 @@
-/* test_linear.c - matrix products: the written order of summation, head maps, refusals. [NUM-2, NUM-5, NUM-7, TEN-7] */
+/* test_linear.c - matrix products: the written order of summation, head maps, refusals. [NUM-2, NUM-5, NUM-7, NUM-8, TEN-7] */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -161,6 +161,51 @@ START_TEST(bf16_rounds_results) {   /* 1 + 2^-9 is no bfloat16: ties to even, 1 
 }
 END_TEST
 
+/* [NUM-8] by hand. float32: 2^24 + 1 + 1 is 2^24 when added one by one, 2^24 + 2 when the ones meet first. The worse of
+ * the two orders is asked for, and lanes keep 2^24 and the ones apart until the end, where (2^24 + 1) + 1 rounds too. */
+START_TEST(float32_profile_loses_what_float32_loses) {
+    CloverError err = { .status = CLOVER_OK };
+    Run run;
+    assert_ok(run_init(&run, CLOVER_F32, &err), err);
+    run.err = &err;
+    double w[3] = { 1, 1, 1 }, x[3] = { 0x1p24, 1, 1 }, y[1];
+    Matrix m = { .tensor = &named, .data = (const uint8_t *)w, .type = DT_F64, .rows = 1, .cols = 3, .row_bytes = 24 };
+    named.data = m.data;
+    linear(&run, &m, x, 1, y);
+    ck_assert(y[0] == 0x1p24);
+    run_free(&run);
+}
+END_TEST
+
+/* [NUM-8]: a row (127, 63.6, -0.4, 0 ...) meets a Q8_0 weight in steps of 127/127 = 1: as (127, 64, 0, 0 ...). A BF16
+ * weight sees 1 + 2^-9 as 1; an F32 one sees it whole. */
+START_TEST(llama_cpp_profile_quantises_activations) {
+    CloverError err = { .status = CLOVER_OK };
+    Run run;
+    assert_ok(run_init(&run, CLOVER_LLAMA_CPP, &err), err);
+    run.err = &err;
+    uint8_t block[34] = { 0x00, 0x3C };   /* d = 1 */
+    for (int i = 0; i < 3; i++) block[2 + i] = (uint8_t)(i + 1);
+    double x[32] = { 127, 63.6, -0.4 }, y[1];
+    Matrix q8 = { .tensor = &named, .data = block, .type = DT_Q8_0, .rows = 1, .cols = 32, .row_bytes = 34 };
+    named.data = block;
+    linear(&run, &q8, x, 1, y);
+    ck_assert_msg(y[0] == 127 + 2 * 64, "%g", y[0]);
+    const uint16_t one_bf16 = 0x3F80;
+    const float one = 1;
+    double near_one = 1 + 0x1p-9;
+    Matrix bf16 = { .tensor = &named, .data = (const uint8_t *)&one_bf16, .type = DT_BF16, .rows = 1, .cols = 1, .row_bytes = 2 };
+    named.data = bf16.data;
+    linear(&run, &bf16, &near_one, 1, y);
+    ck_assert(y[0] == 1);
+    Matrix f32 = { .tensor = &named, .data = (const uint8_t *)&one, .type = DT_F32, .rows = 1, .cols = 1, .row_bytes = 4 };
+    named.data = f32.data;
+    linear(&run, &f32, &near_one, 1, y);
+    ck_assert(y[0] == 1 + 0x1p-9);
+    run_free(&run);
+}
+END_TEST
+
 START_TEST(refusals) {
     CloverError err = { .status = CLOVER_OK };
     for (int fast = 0; fast < 2; fast++) {
@@ -212,6 +257,8 @@ static Suite *linear_suite(void) {
     tcase_add_test(t, head_map_inverts_the_facts);
     tcase_add_test(t, fast_is_close);
     tcase_add_test(t, bf16_rounds_results);
+    tcase_add_test(t, float32_profile_loses_what_float32_loses);
+    tcase_add_test(t, llama_cpp_profile_quantises_activations);
     tcase_add_test(t, refusals);
     suite_add_tcase(s, t);
     return s;

@@ -2,7 +2,7 @@
 #include <math.h>
 #include "model_args.h"
 
-const char *const numerics_names[] = { "exact", "fast", "bf16", NULL };
+const char *const numerics_names[] = { "exact", "fast", "bf16", "f32", "llama.cpp", NULL };
 const char *const diffusion_head_orders[] = { "file", "tiled", "grouped", NULL };
 
 ModelArgs model_args_defaults(void) {

@@ -15,7 +15,7 @@ typedef struct ModelArgs {
     double coreset_top_p;            /* NaN: the file's; -1: off */
 } ModelArgs;
 
-extern const char *const numerics_names[];          /* exact, fast, bf16, NULL: the order of CloverNumerics */
+extern const char *const numerics_names[];          /* exact, fast, bf16, f32, llama.cpp, NULL: the order of CloverNumerics */
 extern const char *const diffusion_head_orders[];   /* file, tiled, grouped, NULL */
 
 ModelArgs model_args_defaults(void);
@@ -33,7 +33,7 @@ ModelArgs model_args_defaults(void);
       .help = "value-head order of a GGUF's diffusion tensors: file (as its key says, else tiled), tiled, grouped" }
 #define MODEL_RUN_OPTIONS(m) \
     { .name = "numerics", .kind = ARG_CHOICE, .target = &(m).numerics, .choices = numerics_names, .value = "KIND", \
-      .help = "exact (the reference), fast (float32 matrix products), bf16 (rounded where a bf16 engine rounds)" }, \
+      .help = "exact (the reference), fast (float32 matrix products); bf16, f32, llama.cpp: exact, rounded where such an engine rounds" }, \
     { .name = "coreset-top-p", .kind = ARG_REAL_OR_OFF, .target = &(m).coreset_top_p, .value = "P|off", .min = 0, .max = 1e9, \
       .help = "expert coreset of previews: its bound, or off (the file's setting)" }
 

@@ -43,8 +43,8 @@ static void rotate(Run *run, const AttnW *w, Attn *a) {
     const int64_t T = a->T, H = a->c->heads, Hkv = a->c->kv_heads, width = a->c->head_width, R = a->c->rotary_dims;
     for (int64_t t = 0; t < T; t++)
         for (int64_t i = 0; i < R / 2; i++) {
-            const double frequency = el_pow(a->c->rope_base, -2.0 * (double)i / (double)R);
-            const double angle = (double)(a->past + t) * frequency;
+            const double frequency = round_to(run->inner, el_pow(a->c->rope_base, -2.0 * (double)i / (double)R));
+            const double angle = round_to(run->inner, (double)(a->past + t) * frequency);
             a->angles[(t * (R / 2) + i) * 2] = round_to(run->storage, el_cos(angle));
             a->angles[(t * (R / 2) + i) * 2 + 1] = round_to(run->storage, el_sin(angle));
         }

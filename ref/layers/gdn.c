@@ -96,6 +96,7 @@ static void mix_causal(Run *run, const GdnW *w, Gdn *a) {
             for (int64_t j = 0; j < dv; j++) d[j] = beta * (v[j] - d[j]);
             for (int64_t i = 0; i < dk; i++)
                 for (int64_t j = 0; j < dv; j++) S[i * dv + j] += k[i] * d[j];
+            round_row(run->inner, S, dk * dv);
             read_state(o, S, q, dk, dv);
             for (int64_t j = 0; j < dv; j++) o[j] = round_to(run->storage, o[j] / scale);
         }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../error.h"
+#include "../files/quant.h"
 #include "kernels.h"
 #include "linear.h"
 
@@ -34,7 +35,11 @@ typedef struct Buffers {
 } Buffers;
 
 CloverStatus run_init(Run *run, CloverNumerics numerics, CloverError *err) {
-    *run = (Run){ .numerics = numerics, .storage = numerics == CLOVER_BF16 ? STORE_BF16 : STORE_F64 };
+    static const Storage storage[] = { [CLOVER_EXACT] = STORE_F64, [CLOVER_FAST] = STORE_F64, [CLOVER_BF16] = STORE_BF16,
+                                       [CLOVER_F32] = STORE_F32, [CLOVER_LLAMA_CPP] = STORE_F32 };
+    if ((int)numerics < 0 || (size_t)numerics >= sizeof storage / sizeof *storage)
+        return error_set(err, CLOVER_USAGE, "numerics %d: expected exact, fast, bf16, f32 or llama.cpp", (int)numerics);
+    *run = (Run){ .numerics = numerics, .storage = storage[numerics], .inner = storage[numerics] == STORE_F64 ? STORE_F64 : STORE_F32 };
     Buffers *b = calloc(1, sizeof *b);
     if (!b) return error_memory(err, "buffers", sizeof *b);
     b->kernels = kernels_best();
@@ -186,9 +191,57 @@ static void linear_fast(Run *run, const Matrix *w, const double *x, int64_t T, d
     }
 }
 
+/* ---- engines' profiles [NUM-8] --------------------------------------------------------------------------------- */
+
+/* x [n] as llama.cpp's CPU backend has it when it meets a weight of that type: 8-bit blocks for quantised ones. */
+static void meet_weight_type(DType type, const double *x, int64_t n, double *y) {
+    const DTypeInfo *info = dtype_info(type);
+    if (info->block == 1) {
+        for (int64_t i = 0; i < n; i++)
+            y[i] = type == DT_BF16 ? round_to(STORE_BF16, x[i]) : type == DT_F16 ? half_to_double(half_from_float((float)x[i])) : x[i];
+        return;
+    }
+    for (int64_t start = 0; start < n; start += info->block) {   /* Q8_0 for blocks of 32, Q8_K for blocks of 256 */
+        double largest = 0;
+        for (int64_t i = start; i < start + info->block; i++) largest = fmax(largest, fabs(x[i]));
+        double step = largest / 127.0;
+        if (info->block == 32) step = half_to_double(half_from_float((float)step));
+        for (int64_t i = start; i < start + info->block; i++) y[i] = step > 0 ? step * nearbyint(x[i] * (127.0 / largest)) : 0.0;
+    }
+}
+
+/* A float32 engine adds in one of many orders. The worse of two: one after the other, and in eight lanes. */
+static double float_sum(const double *w, const double *x, int64_t n) {
+    float one = 0, lane[8] = { 0 };
+    double exact = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float product = (float)w[i] * (float)x[i];
+        one += product;
+        lane[i % 8] += product;
+        exact += w[i] * x[i];
+    }
+    const float lanes = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+    return fabs((double)one - exact) > fabs((double)lanes - exact) ? (double)one : (double)lanes;
+}
+
+static void linear_profile(Run *run, const Matrix *w, const double *x, int64_t T, double *y) {
+    Buffers *b = run->buffers;
+    double *met = grow(run, &b->x, &b->x_bytes, (size_t)(T * w->cols) * sizeof *met);
+    if (!met) return;
+    for (int64_t t = 0; t < T; t++)
+        if (run->numerics == CLOVER_LLAMA_CPP) meet_weight_type(w->type, x + t * w->cols, w->cols, met + t * w->cols);
+        else memcpy(met + t * w->cols, x + t * w->cols, (size_t)w->cols * sizeof *met);
+    for (int64_t r = 0; r < w->rows; r++) {
+        const double *row = decoded_row(run, w, r);
+        if (!row) return;
+        for (int64_t t = 0; t < T; t++) y[t * w->rows + r] = float_sum(row, met + t * w->cols, w->cols);
+    }
+}
+
 void linear(Run *run, const Matrix *w, const double *x, int64_t T, double *y) {
     if (!run_failed(run) && decodable(run, w)) {
         if (run->numerics == CLOVER_FAST) linear_fast(run, w, x, T, y);
+        else if (run->numerics == CLOVER_F32 || run->numerics == CLOVER_LLAMA_CPP) linear_profile(run, w, x, T, y);
         else linear_exact(run, w, x, T, y);
     }
     for (int64_t i = 0; i < T * w->rows && !run_failed(run); i++) {

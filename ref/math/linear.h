@@ -9,7 +9,8 @@
  * their outputs zeroed, and the caller of the forward pass finds it in err. */
 typedef struct Run {
     CloverNumerics numerics;
-    Storage storage;
+    Storage storage;         /* of values between operations */
+    Storage inner;           /* of what an engine keeps in float32 whatever its storage: rotary angles, S */
     CloverError *err;
     void *buffers;           /* linear's own: decoded rows, panels */
 } Run;
