@@ -60,9 +60,9 @@ static inline void make_folder(const char *name, char folder[TEST_PATH]) {
 static inline const char *in_folder(const char *folder, const char *name) {
     static char paths[8][4 * TEST_PATH];
     static int turn;
-    char *path = paths[turn++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
+    char joined[4 * TEST_PATH];                                      /* of its own: folder may be one of the eight */
+    ck_assert_int_lt(snprintf(joined, sizeof joined, "%s/%s", folder, name), (int)sizeof joined);
+    return strcpy(paths[turn++ % 8], joined);
 }
 
 /* Removes a folder and what is in it, folders inside included. */

@@ -384,6 +384,27 @@ START_TEST(overlaps) {
 }
 END_TEST
 
+/* A tensor of a type nobody knows needs at least a byte, and one of its own. */
+START_TEST(unknown_types_have_bytes) {
+    GgufBuild b = gguf_build();
+    build_entry(&b, "t", 77, 1, (uint64_t[]){ 3 }, 0);
+    CloverError err = refused(&b, CLOVER_BAD_INPUT);                 /* the padding ends the file */
+    assert_says(err, "'t') lies beyond the file's end");
+    b = gguf_build();
+    build_entry(&b, "t", 77, 1, (uint64_t[]){ 3 }, 0);
+    Bytes file = build_file(&b);
+    file.n -= 5;                                                     /* the data would start beyond the end */
+    err = refused_bytes(file, CLOVER_BAD_INPUT);
+    assert_says(err, "'t') lies beyond the file's end");
+    b = gguf_build();
+    build_entry(&b, "t", 77, 1, (uint64_t[]){ 3 }, 0);
+    build_entry(&b, "u", 78, 1, (uint64_t[]){ 3 }, 0);
+    put_zeros(&b.data, 32);
+    err = refused(&b, CLOVER_BAD_INPUT);
+    assert_says(err, "overlap");
+}
+END_TEST
+
 START_TEST(all_problems_at_once) {
     GgufBuild b = gguf_build();
     build_u32(&b, "twice", 1);
@@ -506,6 +527,7 @@ static Suite *gguf_bad_suite(void) {
     tcase_add_test(t, absurd_shapes);
     tcase_add_test(t, offsets);
     tcase_add_test(t, overlaps);
+    tcase_add_test(t, unknown_types_have_bytes);
     tcase_add_test(t, all_problems_at_once);
     tcase_add_test(t, paths);
     tcase_add_test(t, the_machine_refuses);

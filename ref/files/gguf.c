@@ -338,7 +338,8 @@ static bool place_tensors(const Map *map, uint64_t start, uint64_t alignment, Te
             error_add(err, CLOVER_BAD_INPUT,
                       "%s: tensor %s has offset %llu, expected a multiple of the alignment %llu" FILE_WRONG, map->path,
                       name_show(t->name, strlen(t->name), shown), (unsigned long long)t->offset, (unsigned long long)alignment);
-        if (t->offset > room || t->bytes > room - t->offset) {
+        uint64_t need = t->bytes ? t->bytes : 1;                 /* a type of unknown size needs something */
+        if (t->offset > room || need > room - t->offset) {
             if (beyond++ == 0)
                 snprintf(first, sizeof first, "%s", name_show(t->name, strlen(t->name), shown));
             continue;
@@ -356,7 +357,7 @@ static bool place_tensors(const Map *map, uint64_t start, uint64_t alignment, Te
 
 /* Finds overlaps, and gives tensors of unknown size the room up to the next one. All of them lie in the file. */
 static void check_overlaps(const Map *map, Tensor *tensor, int64_t n, CloverError *err) {
-    Tensor **sorted = tensors_by_offset(tensor, n);              /* [n] */
+    Tensor **sorted = tensors_sorted(tensor, n);              /* [n] */
     if (!sorted) {
         error_memory(err, "the order of tensors", (size_t)n * sizeof *sorted);
         return;
@@ -366,7 +367,7 @@ static void check_overlaps(const Map *map, Tensor *tensor, int64_t n, CloverErro
     for (int64_t i = 0; i < n; i++) {
         Tensor *t = sorted[i];
         if (!dtype_info(t->type)) t->bytes = (i + 1 < n ? sorted[i + 1]->offset : map->bytes) - t->offset;
-        if (furthest && t->offset < furthest->offset + furthest->bytes)
+        if (furthest && (t->offset < furthest->offset + furthest->bytes || t->offset == furthest->offset))
             error_add(err, CLOVER_BAD_INPUT, "%s: tensors %s (bytes %llu to %llu) and %s (from byte %llu) overlap" FILE_WRONG,
                       map->path, name_show(furthest->name, strlen(furthest->name), a), (unsigned long long)furthest->offset,
                       (unsigned long long)(furthest->offset + furthest->bytes), name_show(t->name, strlen(t->name), b),
@@ -522,17 +523,18 @@ static CloverStatus open_single(Gguf *g, CloverError *err) {
     return err->status;
 }
 
-static CloverStatus new_gguf(int64_t parts, Gguf **out, CloverError *err) {
+static Gguf *new_gguf(int64_t parts, CloverError *err) {
+    error_clear(err);
     Gguf *g = calloc(1, sizeof *g);
     Part *part = calloc((size_t)parts, sizeof *part);
     if (g && part) {
         *g = (Gguf){ .part = part, .parts = parts };
-        *out = g;
-        return CLOVER_OK;
+        return g;
     }
     free(g);
     free(part);
-    return error_memory(err, "a GGUF file's parts", (size_t)parts * sizeof *part);
+    error_memory(err, "a GGUF file's parts", (size_t)parts * sizeof *part);
+    return NULL;
 }
 
 /* Hands g over when all is well, else closes it. */
@@ -543,20 +545,18 @@ static CloverStatus finish(Gguf *g, Gguf **out, CloverError *err) {
 }
 
 CloverStatus gguf_open(const char *path, Gguf **out, CloverError *err) {
-    Gguf *g;
     PartName name;
-    error_clear(err);
     bool split = part_name_parse(path, extension, &name) && name.parts > 1;
-    if (new_gguf(split ? name.parts : 1, &g, err) != CLOVER_OK) return err->status;
+    Gguf *g = new_gguf(split ? name.parts : 1, err);
+    if (!g) return err->status;
     if (split) open_parts(g, path, &name, err);
     else if (map_open(path, &g->part[0].map, err) == CLOVER_OK) open_single(g, err);
     return finish(g, out, err);
 }
 
 CloverStatus gguf_open_bytes(const uint8_t *bytes, uint64_t n, const char *label, Gguf **out, CloverError *err) {
-    Gguf *g;
-    error_clear(err);
-    if (new_gguf(1, &g, err) != CLOVER_OK) return err->status;
+    Gguf *g = new_gguf(1, err);
+    if (!g) return err->status;
     if (map_bytes(bytes, n, label, &g->part[0].map, err) == CLOVER_OK) open_single(g, err);
     return finish(g, out, err);
 }

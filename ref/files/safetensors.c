@@ -44,13 +44,15 @@ static DType dtype_of(const char *name) {
 /* NULL, with a problem noted, when the text is no JSON object. */
 static json_t *parse_object(const char *text, size_t bytes, const char *path, const char *what, CloverError *err) {
     json_error_t error;
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     char shown[NAME_SHOWN];
-    if (json_is_object(root)) return root;
-    if (root)
-        error_add(err, CLOVER_BAD_INPUT, "%s: %s is JSON, but no object; the file is damaged", path, what);
-    else if (json_error_code(&error) == json_error_out_of_memory)
+    errno = 0;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (errno == ENOMEM)                                         /* jansson may call it a mistake in the text, or lose characters */
         error_memory(err, what, bytes);
+    else if (json_is_object(root))
+        return root;
+    else if (root)
+        error_add(err, CLOVER_BAD_INPUT, "%s: %s is JSON, but no object; the file is damaged", path, what);
     else
         error_add(err, CLOVER_BAD_INPUT, "%s: %s is no proper JSON at byte %d: %s" FILE_WRONG, path, what, error.position,
                   name_show(error.text, strlen(error.text), shown));
@@ -112,7 +114,7 @@ static bool read_entry(const char *path, const char *shown, const json_t *entry,
     return true;
 }
 
-/* Adds one tensor; false when out of memory. */
+/* Appends one tensor; false when out of memory. */
 static bool add_tensor(Safetensors *s, const Map *map, const char *name, const json_t *entry, CloverError *err) {
     Tensor t = { .file = map->path };
     char shown[NAME_SHOWN];
@@ -127,33 +129,34 @@ static bool add_tensor(Safetensors *s, const Map *map, const char *name, const j
     }
     char *copy = strdup(name);
     t.name = copy;
-    if (copy && tensor_append(&s->tensors, &s->tensor_room, &t)) {
-        if (names_add(&s->tensor_names, copy, s->tensors.n - 1)) return true;
-    } else {
-        free(copy);
-    }
+    if (copy && tensor_append(&s->tensors, &s->tensor_room, &t)) return true;
+    free(copy);
     error_memory(err, "the list of tensors", 2 * (size_t)s->tensors.n * sizeof t);
     return false;
 }
 
-/* Offsets become places in the file; every hole, overlap and end is checked. [SFT-2] */
-static void place_tensors(const Map *map, uint64_t start, Tensor *tensor, int64_t n, CloverError *err) {
-    Tensor **sorted = tensors_by_offset(tensor, n);              /* [n] */
-    if (!sorted) {
-        error_memory(err, "the order of tensors", (size_t)n * sizeof *sorted);
-        return;
+/* The list from `first` on gets its order and its names in the index. */
+static bool index_tensors(Safetensors *s, int64_t first, CloverError *err) {
+    if (first < s->tensors.n) tensors_sort(&s->tensors.tensor[first], s->tensors.n - first);
+    for (int64_t i = first; i < s->tensors.n; i++) {
+        if (names_add(&s->tensor_names, s->tensors.tensor[i].name, i)) continue;
+        error_memory(err, "the index of tensors", 32 * (size_t)s->tensors.n);
+        return false;
     }
+    return true;
+}
+
+/* Offsets become places in the file; every hole, overlap and end is checked. tensor: [n] by offset. [SFT-2] */
+static void place_tensors(const Map *map, uint64_t start, Tensor *tensor, int64_t n, CloverError *err) {
     uint64_t room = map->bytes - start, covered = 0;
     char shown[NAME_SHOWN];
     for (int64_t i = 0; i < n; i++) {
-        Tensor *t = sorted[i];
+        Tensor *t = &tensor[i];
         uint64_t end = t->offset + t->bytes;                     /* both below 2^63 */
         if (t->offset != covered)
-            error_add(
-                err, CLOVER_BAD_INPUT,
-                "%s: tensor %s begins at byte %llu of the data, expected %llu, where the ones before it end: %s" FILE_WRONG,
-                map->path, name_show(t->name, strlen(t->name), shown), (unsigned long long)t->offset,
-                (unsigned long long)covered, t->offset > covered ? "there is a hole" : "they overlap");
+            error_add(err, CLOVER_BAD_INPUT, "%s: tensor %s begins at byte %llu of the data, expected %llu, where the ones before it "
+                      "end: %s" FILE_WRONG, map->path, name_show(t->name, strlen(t->name), shown), (unsigned long long)t->offset,
+                      (unsigned long long)covered, t->offset > covered ? "there is a hole" : "they overlap");
         if (end > covered) covered = end;
         if (end > room) continue;
         t->offset += start;
@@ -165,7 +168,6 @@ static void place_tensors(const Map *map, uint64_t start, Tensor *tensor, int64_
     else if (covered < room)
         error_add(err, CLOVER_BAD_INPUT, "%s: %llu bytes follow the last tensor, expected none" FILE_WRONG, map->path,
                   (unsigned long long)(room - covered));
-    free(sorted);
 }
 
 static void read_metadata(Safetensors *s, const Map *map, json_t *metadata, CloverError *err) {
@@ -173,9 +175,11 @@ static void read_metadata(Safetensors *s, const Map *map, json_t *metadata, Clov
     json_t *value;
     char shown[NAME_SHOWN];
     if (!json_is_object(metadata)) error_add(err, CLOVER_BAD_INPUT, "%s: __metadata__ is no JSON object of texts", map->path);
-    json_object_foreach(metadata, key, value) if (!json_is_string(value))
+    json_object_foreach(metadata, key, value) {
+        if (json_is_string(value)) continue;
         error_add(err, CLOVER_BAD_INPUT, "%s: __metadata__ has the key %s with a value that is no text; write it as one",
                   map->path, name_show(key, strlen(key), shown));
+    }
     if (map == s->part) s->metadata = json_incref(metadata);
 }
 
@@ -206,9 +210,9 @@ static void read_part(Safetensors *s, const Map *map, CloverError *err) {
         else if (!add_tensor(s, map, name, entry, err)) break;
         else if (s->tensors.n == before) complete = false;
     }
-    if (complete && err->status != CLOVER_SYSTEM)
-        place_tensors(map, 8 + header, s->tensors.tensor ? &s->tensors.tensor[first] : NULL, s->tensors.n - first, err);
     json_decref(root);
+    if (err->status == CLOVER_SYSTEM || !index_tensors(s, first, err) || !complete) return;
+    place_tensors(map, 8 + header, first < s->tensors.n ? &s->tensors.tensor[first] : NULL, s->tensors.n - first, err);
 }
 
 /* ---- folders [SFT-3] ----------------------------------------------------------------------------------------------- */
@@ -248,8 +252,8 @@ static char *join(const char *folder, const char *name, CloverError *err) {
 static void list_folder(const char *folder, FileNames *files, CloverError *err) {
     DIR *dir = opendir(folder);
     if (!dir) {
-        error_add(err, errno == ENOENT ? CLOVER_BAD_INPUT : CLOVER_SYSTEM, "%s: cannot read the folder: %s", folder,
-                  strerror(errno));
+        if (errno == ENOMEM) error_memory(err, "a folder's names", 32768);
+        else error_add(err, CLOVER_SYSTEM, "%s: cannot read the folder: %s", folder, strerror(errno));
         return;
     }
     size_t end = strlen(extension);
@@ -263,10 +267,8 @@ static void list_folder(const char *folder, FileNames *files, CloverError *err) 
     closedir(dir);
     if (files->n) qsort(files->name, (size_t)files->n, sizeof *files->name, compare_names);
     if (files->n == 0 && err->status == CLOVER_OK)
-        error_add(
-            err, CLOVER_BAD_INPUT,
-            "%s: the folder has no weights: expected *.safetensors files; give the folder that holds them, or a .gguf file",
-            folder);
+        error_add(err, CLOVER_BAD_INPUT, "%s: the folder has no weights: expected *.safetensors files; "
+                  "give the folder that holds them, or a .gguf file", folder);
 }
 
 /* Without an index, names that count (model-00001-of-00003) tell what is missing or does not belong. */
@@ -276,10 +278,9 @@ static void check_sequence(const char *folder, const FileNames *files, CloverErr
     for (int64_t i = 0; i < files->n; i++)
         if (part_name_parse(files->name[i], extension, &other) &&
             (other.parts != name.parts || other.part < 1 || other.part > name.parts))
-            error_add(
-                err, CLOVER_BAD_INPUT,
-                "%s/%s: by its name is part %d of %d, expected 1 to %d of %d; remove the files that do not belong to the model",
-                folder, files->name[i], other.part, other.parts, name.parts, name.parts);
+            error_add(err, CLOVER_BAD_INPUT, "%s/%s: by its name is part %d of %d, expected 1 to %d of %d; "
+                      "remove the files that do not belong to the model",
+                      folder, files->name[i], other.part, other.parts, name.parts, name.parts);
     for (int i = 1; i <= name.parts && err->status != CLOVER_SYSTEM; i++) {
         char *part = part_name_make(files->name[0], &name, i, extension);
         if (!part) {

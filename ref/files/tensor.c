@@ -1,5 +1,6 @@
 /* tensor.c - lists of tensors, as the readers of both formats build them. [GGUF] [SFT] */
 #include <stdlib.h>
+#include <string.h>
 #include "tensor.h"
 
 bool tensor_append(TensorList *list, int64_t *room, const Tensor *tensor) {
@@ -28,17 +29,23 @@ bool tensor_count_elements(Tensor *tensor) {
     return true;
 }
 
-static int compare_offsets(const void *a, const void *b) {
-    const Tensor *s = *(Tensor *const *)a, *t = *(Tensor *const *)b;
+static int compare(const Tensor *s, const Tensor *t) {
     if (s->offset != t->offset) return s->offset < t->offset ? -1 : 1;
     if (s->bytes != t->bytes) return s->bytes < t->bytes ? -1 : 1;
-    return s < t ? -1 : s > t;
+    return strcmp(s->name, t->name);
 }
 
-Tensor **tensors_by_offset(Tensor *first, int64_t n) {
+static int compare_tensors(const void *s, const void *t) { return compare(s, t); }
+static int compare_pointers(const void *s, const void *t) { return compare(*(Tensor *const *)s, *(Tensor *const *)t); }
+
+void tensors_sort(Tensor *first, int64_t n) {
+    if (n > 1) qsort(first, (size_t)n, sizeof *first, compare_tensors);
+}
+
+Tensor **tensors_sorted(Tensor *first, int64_t n) {
     Tensor **sorted = malloc((size_t)(n ? n : 1) * sizeof *sorted);   /* [n] */
     if (!sorted) return NULL;
     for (int64_t i = 0; i < n; i++) sorted[i] = &first[i];
-    qsort(sorted, (size_t)n, sizeof *sorted, compare_offsets);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_pointers);
     return sorted;
 }

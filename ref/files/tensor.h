@@ -26,7 +26,8 @@ typedef struct TensorList { Tensor *tensor; int64_t n; } TensorList;   /* in the
 bool tensor_append(TensorList *list, int64_t *room, const Tensor *tensor);
 /* elements from shape; false: above 2^63 - 1, or a dimension is negative. */
 bool tensor_count_elements(Tensor *tensor);
-/* [n] sorted by offset, then size; NULL: out of memory; free it. */
-Tensor **tensors_by_offset(Tensor *first, int64_t n);
+/* By offset, then size, then name. The second leaves the list as it is: [n] pointers into it; NULL: out of memory; free it. */
+void tensors_sort(Tensor *first, int64_t n);
+Tensor **tensors_sorted(Tensor *first, int64_t n);
 
 #endif
