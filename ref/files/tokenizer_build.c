@@ -161,7 +161,9 @@ void build_split(TokenizerBuild *b, const char *pattern) {
     int code;
     PCRE2_SIZE offset;
     b->split = pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset, NULL);
-    if (!b->split) {
+    if (!b->split && code == PCRE2_ERROR_HEAP_FAILED) {
+        error_memory(b->err, "the split pattern", strlen(translated));
+    } else if (!b->split) {
         char message[256] = "";
         pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof message);
         error_add(b->err, CLOVER_UNSUPPORTED, "%s: the split pattern does not compile: %s at offset %zu of \"%.*s\"", b->source, message, offset,

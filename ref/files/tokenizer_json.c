@@ -2,11 +2,11 @@
  *
  * Every field that changes ids is looked at: it is what this project does, or it is named as unsupported. Left out are
  * truncation and padding, which the caller of an encoder decides on anew. */
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include "../error.h"
+#include "map.h"
 #include "tokenizer_parts.h"
 
 static void damaged(TokenizerBuild *b, const char *what, const char *expected) {
@@ -171,26 +171,22 @@ static void read_model(TokenizerBuild *b, const json_t *root) {
     }
 }
 
-static json_t *read_file(const char *path, CloverError *err) {
-    FILE *f = fopen(path, "rb");
-    if (!f) {
-        error_set(err, errno == ENOENT ? CLOVER_BAD_INPUT : CLOVER_SYSTEM, "%s: %s", path, strerror(errno));
-        return NULL;
-    }
+/* jansson sets no text when memory ran out. */
+static json_t *read_json(const char *path, CloverError *err) {
+    Map file;
+    if (map_open(path, &file, err) != CLOVER_OK) return NULL;
     json_error_t where;
-    json_t *root = json_loadf(f, JSON_REJECT_DUPLICATES, &where);
-    bool read_failed = ferror(f) != 0;
-    fclose(f);
+    json_t *root = json_loadb((const char *)file.data, file.bytes, JSON_REJECT_DUPLICATES, &where);
+    map_close(&file);
     if (root) return root;
-    if (read_failed) error_set(err, CLOVER_SYSTEM, "%s: cannot be read", path);
-    else if (json_error_code(&where) == json_error_out_of_memory) error_set(err, CLOVER_SYSTEM, "%s: out of memory", path);
+    if (!where.text[0]) error_memory(err, path, file.bytes);
     else error_set(err, CLOVER_BAD_INPUT, "%s: line %d, column %d: %s", path, where.line, where.column, where.text);
     return NULL;
 }
 
 CloverStatus tokenizer_from_json(const char *path, CloverTokenizer **out, CloverError *err) {
     error_clear(err);
-    json_t *root = read_file(path, err);
+    json_t *root = read_json(path, err);
     if (!root) return err->status;
     TokenizerBuild b = {.source = path, .err = err};
     if (!json_is_object(root)) {
