@@ -17,7 +17,7 @@ static void note(DecodeRun *r, const char *format, ...) {
     va_start(args, format);
     int n = vsnprintf(r->steps + used, sizeof r->steps - used, format, args);
     va_end(args);
-    ck_assert(n >= 0 && (size_t)n < sizeof r->steps - used);
+    script_require(n >= 0 && (size_t)n < sizeof r->steps - used);
 }
 
 static void note_ids(DecodeRun *r, const int32_t *ids, int64_t n) {
@@ -32,7 +32,7 @@ static void note_p(DecodeRun *r, double p) {
 static void table_causal(void *user, const int32_t *prefix, int64_t n_prefix, double *logits) {
     DecodeRun *r = user;
     (void)prefix;
-    ck_assert_msg(r->causal != NULL, "no causal row was expected");
+    script_require(r->causal != NULL);
     int64_t i = n_prefix - r->n_prompt;
     for (int64_t k = 0; k < i; k++) if (r->causal[k + 1] == NULL) i = k;
     digits_row(r->causal[i], logits);
@@ -42,12 +42,12 @@ static void table_preview(void *user, const int32_t *prefix, int64_t n_prefix, c
     DecodeRun *r = user;
     (void)prefix;
     (void)n_prefix;
-    ck_assert_msg(r->preview != NULL, "no preview was expected");
+    script_require(r->preview != NULL);
     note(r, "see");
     note_ids(r, block, n);
     note(r, "\n");
     for (int64_t t = 0; t < n; t++) {
-        ck_assert_msg(r->preview[r->n_previewed] != NULL, "more preview rows than the test wrote:\n%s", r->steps);
+        script_require(r->preview[r->n_previewed] != NULL);
         digits_row(r->preview[r->n_previewed++], logits + t * DIGITS);
     }
 }

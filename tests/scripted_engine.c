@@ -6,7 +6,7 @@
 typedef struct ScriptedSnapshot { int64_t position; int32_t committed[SCRIPT_MAX_ROWS]; } ScriptedSnapshot;
 
 static bool record(ScriptedEngine *s, CallKind kind, int64_t n, int64_t rows) {
-    ck_assert_int_lt(s->n_calls, SCRIPT_MAX_CALLS);
+    script_require(s->n_calls < SCRIPT_MAX_CALLS);
     s->calls[s->n_calls] = (Call){ kind, s->position, n, rows };
     return s->n_calls++ != s->fail_at;
 }
@@ -18,15 +18,15 @@ static CloverStatus scripted_failure(CloverError *err) {
 }
 
 static void check_ids(const ScriptedEngine *s, const int32_t *ids, int64_t n) {
-    ck_assert_int_ge(n, 1);
-    for (int64_t i = 0; i < n; i++) ck_assert_msg(ids[i] >= 0 && ids[i] < s->vocab, "id %d at %d", (int)ids[i], (int)i);
+    script_require(n >= 1);
+    for (int64_t i = 0; i < n; i++) script_require(ids[i] >= 0 && ids[i] < s->vocab);
 }
 
 static CloverStatus scripted_commit(void *self, const int32_t *ids, int64_t n, double *logits, int64_t rows, CloverError *err) {
     ScriptedEngine *s = self;
     check_ids(s, ids, n);
-    ck_assert(rows >= 0 && rows <= n && (rows == 0) == (logits == NULL));
-    ck_assert_int_le(s->position + n, SCRIPT_MAX_ROWS);
+    script_require(rows >= 0 && rows <= n && (rows == 0) == (logits == NULL));
+    script_require(s->position + n <= SCRIPT_MAX_ROWS);
     if (!record(s, CALL_COMMIT, n, rows)) return scripted_failure(err);
     for (int64_t t = 0; t < n; t++) {
         s->committed[s->position++] = ids[t];
@@ -47,7 +47,7 @@ static CloverStatus scripted_snapshot(void *self, void **out, CloverError *err) 
     ScriptedEngine *s = self;
     if (!record(s, CALL_SNAPSHOT, 0, 0)) return scripted_failure(err);
     ScriptedSnapshot *snapshot = malloc(sizeof *snapshot);
-    ck_assert_ptr_nonnull(snapshot);
+    if (snapshot == NULL) return scripted_failure(err);
     snapshot->position = s->position;
     memcpy(snapshot->committed, s->committed, sizeof s->committed);
     s->live_snapshots++;
@@ -58,8 +58,8 @@ static CloverStatus scripted_snapshot(void *self, void **out, CloverError *err) 
 static CloverStatus scripted_restore(void *self, const void *snapshot, CloverError *err) {
     ScriptedEngine *s = self;
     const ScriptedSnapshot *from = snapshot;
-    ck_assert_ptr_nonnull(from);
-    ck_assert_int_ge(s->live_snapshots, 1);
+    script_require(from != NULL);
+    script_require(s->live_snapshots >= 1);
     if (!record(s, CALL_RESTORE, 0, 0)) return scripted_failure(err);
     s->position = from->position;
     memcpy(s->committed, from->committed, sizeof s->committed);
@@ -69,7 +69,7 @@ static CloverStatus scripted_restore(void *self, const void *snapshot, CloverErr
 
 static void scripted_snapshot_free(void *self, void *snapshot) {
     ScriptedEngine *s = self;
-    ck_assert_ptr_nonnull(snapshot);
+    script_require(snapshot != NULL);
     s->live_snapshots--;
     free(snapshot);
 }

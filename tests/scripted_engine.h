@@ -9,6 +9,9 @@
 
 #include "harness.h"
 
+/* An assertion that allocates nothing while it holds (Check's note where they are), so that memory may run out beside it. */
+#define script_require(condition) do { if (!(condition)) ck_abort_msg("%s", #condition); } while (0)
+
 /* logits [V]: the row after prefix [n_prefix], n_prefix >= 1 */
 typedef void CausalScript(void *user, const int32_t *prefix, int64_t n_prefix, double *logits);
 /* logits [n,V]: the rows of block [n] over prefix */
