@@ -26,6 +26,8 @@ static int64_t points(void) {
 
 /* ---- measuring -------------------------------------------------------------------------------------------------- */
 
+enum { PRECISION = 88 };    /* bits of MPFR's results: the truth is known to 2^-25 ulp, also of pow */
+
 typedef struct Function {
     const char *name;
     double (*ours)(double x, double y);
@@ -56,7 +58,7 @@ static double measure(const Function *f, double x, double y, mpfr_t number[4]) {
 
 static void check_function(const Function *f) {
     mpfr_t number[4];
-    for (int i = 0; i < 4; i++) mpfr_init2(number[i], 100);
+    for (int i = 0; i < 4; i++) mpfr_init2(number[i], i < 2 ? 53 : PRECISION);
     uint64_t random = 1;
     double worst = 0.0, worst_x = 0.0, worst_y = 0.0;
     int64_t count = points();
@@ -91,7 +93,13 @@ static int true_log(mpfr_ptr r, mpfr_srcptr x, mpfr_srcptr y) { (void)y; return 
 static int true_log1p(mpfr_ptr r, mpfr_srcptr x, mpfr_srcptr y) { (void)y; return mpfr_log1p(r, x, MPFR_RNDN); }
 static int true_sin(mpfr_ptr r, mpfr_srcptr x, mpfr_srcptr y) { (void)y; return mpfr_sin(r, x, MPFR_RNDN); }
 static int true_cos(mpfr_ptr r, mpfr_srcptr x, mpfr_srcptr y) { (void)y; return mpfr_cos(r, x, MPFR_RNDN); }
-static int true_pow(mpfr_ptr r, mpfr_srcptr x, mpfr_srcptr y) { return mpfr_pow(r, x, y, MPFR_RNDN); }
+
+/* e^(y ln x) with 88 bits is as good as mpfr_pow here and takes half its time. */
+static int true_pow(mpfr_ptr r, mpfr_srcptr x, mpfr_srcptr y) {
+    mpfr_log(r, x, MPFR_RNDN);
+    mpfr_mul(r, r, y, MPFR_RNDN);
+    return mpfr_exp(r, r, MPFR_RNDN);
+}
 
 static void exp_point(uint64_t *random, double *x, double *y) {
     (void)y;
@@ -166,7 +174,7 @@ START_TEST(nearest_to_multiples_of_half_pi) {
     static const double hard[] = { 0x1.6c6cbc45dc8dep+5, 0x1.6c6cbc45dc8dep+6, 0x1.b951f1572eba5p+23, 0x1.6c6cbc45dc8dep+7,
         0x1.b951f1572eba5p+24, 0x1.39c6fd67805a7p+18, 0x1.9eb7148f354d6p+20, 0x1.b951f1572eba5p+29, 0x1.55202aefde314p+29 };
     mpfr_t number[4];
-    for (int i = 0; i < 4; i++) mpfr_init2(number[i], 100);
+    for (int i = 0; i < 4; i++) mpfr_init2(number[i], i < 2 ? 53 : PRECISION);
     for (size_t i = 0; i < sizeof hard / sizeof hard[0]; i++)
         for (int f = 3; f <= 4; f++)
             for (double sign = -1.0; sign <= 1.0; sign += 2.0) {
