@@ -26,6 +26,7 @@ static int64_t points(void) {
 
 /* ---- measuring -------------------------------------------------------------------------------------------------- */
 
+static const double LIMIT = 0.6;    /* ulp; elementary.h promises 1, and the method is good for 0.56 */
 enum { PRECISION = 88 };    /* bits of MPFR's results: the truth is known to 2^-25 ulp, also of pow */
 
 typedef struct Function {
@@ -75,7 +76,7 @@ static void check_function(const Function *f) {
     for (int i = 0; i < 4; i++) mpfr_clear(number[i]);
     mpfr_free_cache();
     printf("%s: %.4f ulp at worst in %lld points, at %a %a\n", f->name, worst, (long long)count, worst_x, worst_y);
-    ck_assert_msg(worst <= 1.0, "%s: %g ulp from MPFR at %a %a", f->name, worst, worst_x, worst_y);
+    ck_assert_msg(worst <= LIMIT, "%s: %g ulp from MPFR at %a %a", f->name, worst, worst_x, worst_y);
 }
 
 /* ---- the functions and where they are used ----------------------------------------------------------------------- */
@@ -179,7 +180,7 @@ START_TEST(nearest_to_multiples_of_half_pi) {
         for (int f = 3; f <= 4; f++)
             for (double sign = -1.0; sign <= 1.0; sign += 2.0) {
                 double error = measure(&functions[f], sign * hard[i], 0.0, number);
-                ck_assert_msg(error <= 0.6, "%s(%a): %g ulp", functions[f].name, sign * hard[i], error);
+                ck_assert_msg(error <= LIMIT, "%s(%a): %g ulp", functions[f].name, sign * hard[i], error);
             }
     for (int i = 0; i < 4; i++) mpfr_clear(number[i]);
     mpfr_free_cache();

@@ -106,25 +106,29 @@ static void element(DType type, const uint8_t *b, int e, double *product, double
     unsigned q, sc, m;
     *minimum = 0.0;
     switch (type) {
+    /* [QNT-3] */
     case DT_Q4_0: *product = half_in(b, 0) * ((int)nibble(b + 2, e) - 8); return;
     case DT_Q4_1: *product = half_in(b, 0) * nibble(b + 4, e); *minimum = -half_in(b, 2); return;
+    /* [QNT-4] */
     case DT_Q5_0: *product = half_in(b, 0) * ((int)(nibble(b + 6, e) + 16u * bit(b[2 + e / 8], e % 8)) - 16); return;
     case DT_Q5_1: *product = half_in(b, 0) * (nibble(b + 8, e) + 16u * bit(b[4 + e / 8], e % 8)); *minimum = -half_in(b, 2); return;
+    /* [QNT-5] */
     case DT_Q8_0: *product = half_in(b, 0) * (b[2 + e] < 128 ? b[2 + e] : b[2 + e] - 256); return;
+    /* [QNT-11] */
     case DT_IQ4_NL: *product = half_in(b, 0) * codebook[nibble(b + 2, e)]; return;
-    case DT_Q2_K:
+    case DT_Q2_K:    /* [QNT-6] */
         q = bits(b[16 + 32 * n + l], 2 * j, 3);
         *product = half_in(b, 80) * (b[is] & 15) * q;
         *minimum = half_in(b, 82) * (b[is] >> 4);
         return;
-    case DT_Q3_K:
+    case DT_Q3_K:    /* [QNT-7] */
         s = b + 96;
         sc = is < 8 ? s[is] & 15u : s[is - 8] >> 4;
         sc |= bits(s[8 + is % 4], 2 * (is / 4), 3) << 4;
         *product = half_in(b, 108) * ((int)sc - 32) * ((int)bits(b[32 + 32 * n + l], 2 * j, 3) - (bit(b[l], 4 * n + j) ? 0 : 4));
         return;
-    case DT_Q4_K:
-    case DT_Q5_K:
+    case DT_Q4_K:    /* [QNT-8] */
+    case DT_Q5_K:    /* [QNT-9] */
         s = b + 4;
         sc = p < 4 ? s[p] & 63u : (s[p + 4] & 15u) | (s[p - 4] >> 6 & 3u) << 4;
         m = p < 4 ? s[p + 4] & 63u : (unsigned)(s[p + 4] >> 4 | (s[p] >> 6) << 4);
@@ -133,12 +137,12 @@ static void element(DType type, const uint8_t *b, int e, double *product, double
         *product = half_in(b, 0) * sc * q;
         *minimum = half_in(b, 2) * m;
         return;
-    case DT_Q6_K:
+    case DT_Q6_K:    /* [QNT-10] */
         q = b[64 * n + 32 * (j & 1) + l];
         q = (j < 2 ? q & 15u : q >> 4) | bits(b[128 + 32 * n + l], 2 * j, 3) << 4;
         *product = half_in(b, 208) * (b[192 + is] < 128 ? b[192 + is] : b[192 + is] - 256) * ((int)q - 32);
         return;
-    case DT_IQ4_XS:
+    case DT_IQ4_XS:    /* [QNT-12] */
         sc = bits(b[4 + p / 2], 4 * (p % 2), 15) | bits(b[2] + 256u * b[3], 2 * p, 3) << 4;
         *product = half_in(b, 0) * ((int)sc - 32) * codebook[nibble(b + 8 + 16 * p, l)];
         return;
@@ -178,7 +182,7 @@ END_TEST
 
 /* ---- plain types and roundings --------------------------------------------------------------------------------------- */
 
-START_TEST(every_half_and_bfloat16) {
+START_TEST(every_half_and_bfloat16) {    /* [QNT-2] */
     enum { ALL = 65536 };
     uint8_t *bytes = malloc(2 * ALL);
     double *found = malloc(ALL * sizeof *found);
@@ -211,6 +215,14 @@ START_TEST(every_half_and_bfloat16) {
     free(found_float);
     free(found);
     free(bytes);
+}
+END_TEST
+
+START_TEST(nan_of_low_payload) {    /* cut to 16 bits it would be an infinity */
+    const uint32_t bits = 0xFF800001;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    ck_assert(isnan(half_to_double(half_from_float(x))) && isnan(bf16_to_double(bf16_from_float(x))) && isnan(bf16_round((double)x)));
 }
 END_TEST
 
@@ -318,6 +330,7 @@ Suite *quant_suite(void) {
     c = tcase_create("numbers");
     tcase_set_timeout(c, 120);
     tcase_add_test(c, every_half_and_bfloat16);
+    tcase_add_test(c, nan_of_low_payload);
     tcase_add_test(c, plain_floats);
     tcase_add_test(c, rounding_against_mpfr);
     suite_add_tcase(s, c);
