@@ -15,9 +15,15 @@ CloverOpenOptions clover_open_defaults(void) {
                                 .diffusion_heads_grouped = -1 };
 }
 
-/* Adds every line of a part's problems, so that one error tells of config, tokenizer and weights together. */
+/* Adds every line of a part's problems, so that one error tells of config, tokenizer and weights together. When the
+ * machine refuses, that alone is told: what else seems wrong may come of it. */
 static void add_problems(CloverError *err, CloverError *part) {
-    for (char *line = part->text, *next; part->status != CLOVER_OK && line; line = next) {
+    if (err->status == CLOVER_SYSTEM) return;
+    if (part->status == CLOVER_SYSTEM) {
+        *err = *part;
+        return;
+    }
+    for (char *line = part->status == CLOVER_OK ? NULL : part->text, *next; line; line = next) {
         next = strchr(line, '\n');
         if (next) *next++ = '\0';
         error_add(err, part->status, "%s", line);

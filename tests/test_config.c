@@ -370,12 +370,12 @@ START_TEST(rotary_numbers_nested_or_beside) {   /* [CFG-10] */
 START_TEST(json_files) {
     char folder[TEST_PATH];
     make_folder("config", folder);
-    assert_refused(config_from_folder(folder, &config, &err), CLOVER_BAD_INPUT, "config.json: No such file");
+    assert_refused(config_from_folder(folder, &config, &err), CLOVER_BAD_INPUT, "config.json: no such file");
     static const struct { const char *text, *says; } bad[] = {
         { "{\"hidden_size\": 64,}", "line 1: not valid JSON" },
         { "{\"a\": 1,\n \"a\": 2}", "duplicate" },
         { "[1]", "expected a JSON object" },
-        { "", "not valid JSON" },
+        { "", "is empty" },
         { "{\"model_type\": \"\xff\"}", "not valid JSON" },
     };
     for (size_t i = 0; i < COUNT(bad); i++) {

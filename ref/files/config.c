@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "../error.h"
 #include "config.h"
+#include "map.h"
 
 /* What the file says; some of it only leads to the config's numbers. */
 typedef struct Raw {
@@ -591,23 +593,20 @@ static json_t *load_object(const char *folder, const char *name, bool optional, 
         error_add(err, CLOVER_USAGE, "%.200s...: the path is too long", folder);
         return NULL;
     }
-    FILE *f = fopen(path, "rb");
-    if (!f) {
-        bool absent = errno == ENOENT || errno == ENOTDIR;
-        if (!(absent && optional)) error_add(err, absent ? CLOVER_BAD_INPUT : CLOVER_SYSTEM, "%s: %s", path, strerror(errno));
-        return NULL;
-    }
+    struct stat found;
+    Map file;
+    if (optional && stat(path, &found) != 0 && errno == ENOENT) return NULL;
+    if (map_open(path, &file, err) != CLOVER_OK) return NULL;
     json_error_t at;
-    json_t *object = json_loadf(f, JSON_REJECT_DUPLICATES, &at);
-    fclose(f);
-    if (!object) {
-        error_add(err, CLOVER_BAD_INPUT, "%s: line %d: not valid JSON: %s", path, at.line, at.text);
-    } else if (!json_is_object(object)) {
-        error_add(err, CLOVER_BAD_INPUT, "%s: expected a JSON object", path);
-        json_decref(object);
-        object = NULL;
-    }
-    return object;
+    errno = 0;
+    json_t *object = json_loadb((const char *)file.data, file.bytes, JSON_REJECT_DUPLICATES, &at);
+    map_close(&file);
+    if (errno == ENOMEM) error_memory(err, path, file.bytes);   /* jansson may call it a mistake in the text */
+    else if (!object) error_add(err, CLOVER_BAD_INPUT, "%s: line %d: not valid JSON: %s", path, at.line, at.text);
+    else if (!json_is_object(object)) error_add(err, CLOVER_BAD_INPUT, "%s: expected a JSON object", path);
+    else return object;
+    json_decref(object);
+    return NULL;
 }
 
 /* [CFG-1] */
