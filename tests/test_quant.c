@@ -9,7 +9,8 @@
 #include "harness.h"
 #include "random.h"
 
-static const DType block_types[] = { DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0, DT_IQ4_NL, DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_IQ4_XS };
+static const DType block_types[] = { DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0, DT_IQ4_NL,
+                                     DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_IQ4_XS };
 enum { BLOCK_TYPES = sizeof block_types / sizeof block_types[0] };
 
 /* ck_assert_msg writes a mark at every call; this one only when it fails, for loops over many elements. */
@@ -39,9 +40,10 @@ static void check_decode_vector(const Safetensors *file, DType type) {
     quant_decode_float(type, raw->data, n, found);
     quant_decode(type, raw->data, n, exact);
     for (int64_t i = 0; i < n; i++) {
-        require(same_float(found[i], expected[i]), "%s element %lld is %a, gguf gives %a", name, (long long)i, (double)found[i], (double)expected[i]);
-        require(same_float((float)exact[i], expected[i]), "%s element %lld as a double is %a, gguf gives %a", name, (long long)i, exact[i],
-                      (double)expected[i]);
+        require(same_float(found[i], expected[i]), "%s element %lld is %a, gguf gives %a", name, (long long)i, (double)found[i],
+                (double)expected[i]);
+        require(same_float((float)exact[i], expected[i]), "%s element %lld as a double is %a, gguf gives %a", name, (long long)i,
+                exact[i], (double)expected[i]);
     }
     free(exact);
     free(found);
@@ -77,7 +79,7 @@ START_TEST(encode_as_gguf) {
         ck_assert(quant_encode(types[t], x, n, found));
         for (int64_t i = 0; i < bytes; i++)
             require(found[i] == expected->data[i], "%s: byte %lld of block %lld is %02x, gguf writes %02x", info->name,
-                          (long long)(i % info->bytes), (long long)(i / info->bytes), found[i], expected->data[i]);
+                    (long long)(i % info->bytes), (long long)(i / info->bytes), found[i], expected->data[i]);
         free(found);
     }
     free(x);
@@ -169,9 +171,10 @@ START_TEST(decode_by_the_formula) {
             element(type, bytes + i / info->block * info->bytes, (int)(i % info->block), &product, &minimum);
             float expected = minimum == 0.0 ? (float)product : (float)product - (float)minimum;
             double exact = minimum == 0.0 ? product : product - minimum;
-            require(found[i] == exact || (isnan(found[i]) && isnan(exact)), "%s element %lld: %a, by the formula %a", info->name, (long long)i, found[i], exact);
-            require(found_float[i] == expected || (isnan(found_float[i]) && isnan(expected)), "%s element %lld: float %a, by the formula %a", info->name,
-                          (long long)i, (double)found_float[i], (double)expected);
+            require(found[i] == exact || (isnan(found[i]) && isnan(exact)), "%s element %lld: %a, by the formula %a", info->name,
+                    (long long)i, found[i], exact);
+            require(found_float[i] == expected || (isnan(found_float[i]) && isnan(expected)),
+                    "%s element %lld: float %a, by the formula %a", info->name, (long long)i, (double)found_float[i], (double)expected);
         }
     }
     free(found_float);

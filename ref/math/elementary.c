@@ -5,7 +5,7 @@
  * the end. So each result is within 0.56 ulp of the true value (tests/test_elementary.c measures it against MPFR).
  * No table and no fitted coefficient: each coefficient is a Taylor coefficient, written as the fraction it is. The split
  * constants (ln 2, pi/2) are the leading bits of the true number at 400 bits, computed with mpmath: each part is what is
- * left, rounded to 53 bits (42 for the first part of ln 2). */
+ * left, rounded to 53 bits (42 for the first part of ln 2). Every operation rounds once, as IEEE 754 says. [NUM-1] */
 #include "elementary.h"
 
 #include <float.h>
