@@ -30,7 +30,7 @@ B := build/$(VARIANT)
 CFLAGS ?= $(OPT)
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
 PC = $(shell pkg-config $(1) 2>/dev/null)
-PACKAGES := jansson libpcre2-8 libutf8proc
+PACKAGES := jansson libpcre2-8 libutf8proc libcrypto
 FLAGS := -std=c11 -D_POSIX_C_SOURCE=200809L -ffp-contract=off $(WARNINGS) $(SANITIZE) -MMD -MP $(call PC,--cflags $(PACKAGES) openblas)
 LIBS := $(call PC,--libs $(PACKAGES)) $(or $(call PC,--libs openblas),-lopenblas) -lm
 # Suites spend their time in the library; compiling them lightly saves more than it costs.
@@ -60,6 +60,7 @@ FUZZERS := $(patsubst tests/fuzz/%.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 # ---- targets --------------------------------------------------------------------------------------------------------
 .PHONY: all help demo check vectors peers bench fuzz install deps clean suites bits need need-tests
 .SECONDARY:
+.SUFFIXES:
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -177,4 +178,5 @@ $(B)/%.o: %.c Makefile | need
 	$(SAY) 'CC  $@'
 	$(RUN)$(CC) $(CFLAGS) $(FLAGS) -c -o $@ $<
 
+%.d: ;
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -111,15 +111,20 @@ finish() {
     exit
 }
 
-build() {                       # VARIANT TARGET...
+build() {                       # VARIANT TARGET...; false: what was built before must not be run in its place
     local variant=$1; shift
     expected+=("build.$variant")
-    if $MAKE -k -j"$JOBS" VARIANT="$variant" "$@" >"$OUT/build.$variant.log" 2>&1; then count "build.$variant" 0 0 0
-    else
-        echo "build of $variant failed:"
-        grep -E 'error:|error |undefined|No rule|missing Debian' "$OUT/build.$variant.log" | head -40 | sed 's/^/    /'
-        count "build.$variant" 0 1 0
-    fi
+    count "build.$variant" 0 0 0
+    $MAKE -k -j"$JOBS" VARIANT="$variant" "$@" >"$OUT/build.$variant.log" 2>&1 && return
+    count "build.$variant" 0 1 0
+    echo "the build of $variant FAILED, so its tests do not run ($OUT/build.$variant.log):"
+    grep -E 'error:|error |undefined|No rule|missing Debian' "$OUT/build.$variant.log" | head -40 | sed 's/^/    /'
+    return 1
+}
+
+plan() {                        # KIND VARIANT NAME...
+    local kind=$1 variant=$2 name; shift 2
+    for name in "$@"; do jobs+=("$kind $variant $name"); expected+=("$name.$variant"); done
 }
 
 rm -rf $OUT && mkdir -p $OUT build/tmp
@@ -134,21 +139,20 @@ for f in tests/cli/*.sh; do [ -e "$f" ] && f=${f##*/} && scripts+=("${f%.sh}"); 
 echo "building with gcc and clang, and with sanitizers"
 bits=; [ -e tests/bits.c ] && bits=bits
 vectors=; [ -n "$(ls tests/vectors*.c 2>/dev/null)" ] && vectors=vectors
-# `vectors` is a phony name at the top level that also runs them: here only the program is built.
-build release build/clover suites $bits ${vectors:+build/release/vectors}
-build asan build/asan/clover suites
-build clang-O3 build/clang-O3/clover suites $bits ${vectors:+build/clang-O3/vectors}
-if [ -n "$bits" ]; then build gcc-O0 bits; build clang-O0 bits; fi
-
+# `vectors` alone would also run them: here only the program is built.
 jobs=()
-for s in "${suites[@]}"; do jobs+=("suite asan $s"); expected+=("$s.asan"); done       # the slow ones first
-for s in "${scripts[@]}"; do jobs+=("script release $s"); expected+=("$s.release"); done
-for s in "${suites[@]}"; do jobs+=("suite release $s"); expected+=("$s.release"); done
+if build asan build/asan/clover suites; then plan suite asan "${suites[@]}"; fi      # the slow ones first
+if build release build/clover suites $bits ${vectors:+build/release/vectors}; then
+    plan script release "${scripts[@]}"
+    plan suite release "${suites[@]}"
+fi
+build clang-O3 build/clang-O3/clover suites $bits ${vectors:+build/clang-O3/vectors} || bits=
+if [ -n "$bits" ]; then build gcc-O0 bits || bits=; build clang-O0 bits || bits=; fi
 
 # A test that hangs is stopped; sanitizers make everything slower. A huge allocation returns NULL under ASan too.
 export CK_DEFAULT_TIMEOUT=60
 export ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
-printf '%s\n' "${jobs[@]}" | xargs -P "$JOBS" -L 1 "$0" --job
+[ ${#jobs[@]} = 0 ] || printf '%s\n' "${jobs[@]}" | xargs -P "$JOBS" -L 1 "$0" --job
 
 if [ -n "$bits" ]; then expected+=(bits); check_bits; fi
 expected+=(spec_check sizes)
