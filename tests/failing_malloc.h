@@ -1,14 +1,15 @@
 /* failing_malloc.h - memory that runs out when a test says so. Include it in one file of a program only.
  *
- * malloc, calloc and realloc of the whole program (of the C library and of other libraries too) go through here. After
- * malloc_fail_after(n) the next n allocations succeed and then one fails, or all. Sanitizers have an allocator of their
- * own: there malloc_can_fail is false, and the test says "skip". */
+ * malloc, calloc, realloc and free of the whole program (of the C library and of other libraries too) go through here. After
+ * malloc_fail_after(n) the next n allocations succeed and then one fails, or all. Sanitizers and valgrind have an allocator
+ * of their own: there malloc_can_fail() is false, and the test says "skip". */
 #ifndef CLOVER_TEST_FAILING_MALLOC_H
 #define CLOVER_TEST_FAILING_MALLOC_H
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define MALLOC_CAN_FAIL 0
@@ -21,9 +22,10 @@
 #define MALLOC_CAN_FAIL 1
 #endif
 
-static const bool malloc_can_fail = MALLOC_CAN_FAIL;
-static long malloc_left = -1;        /* allocations until one fails; -1: none does */
-static bool malloc_then_all, malloc_failed;
+/* volatile: a compiler may believe that malloc neither reads nor writes what the program can see. */
+static volatile long malloc_left = -1;        /* allocations until one fails; -1: none does */
+static volatile bool malloc_then_all, malloc_failed;
+static volatile long malloc_live;             /* allocations not freed: the same before and after means no leak */
 
 static inline void malloc_fail_after(long n, bool then_all) {
     malloc_left = n;
@@ -41,9 +43,11 @@ static inline bool malloc_recover(void) {
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t size);
+void __libc_free(void *p);
 void *malloc(size_t size);
 void *calloc(size_t n, size_t size);
 void *realloc(void *p, size_t size);
+void free(void *p);
 
 static bool malloc_fails_now(void) {
     if (malloc_left < 0) return false;
@@ -57,9 +61,30 @@ static bool malloc_fails_now(void) {
     return true;
 }
 
-void *malloc(size_t size) { return malloc_fails_now() ? NULL : __libc_malloc(size); }
-void *calloc(size_t n, size_t size) { return malloc_fails_now() ? NULL : __libc_calloc(n, size); }
-void *realloc(void *p, size_t size) { return malloc_fails_now() ? NULL : __libc_realloc(p, size); }
+static void *malloc_count(void *fresh) {
+    malloc_live += fresh != NULL;
+    return fresh;
+}
+
+void *malloc(size_t size) { return malloc_fails_now() ? NULL : malloc_count(__libc_malloc(size)); }
+void *calloc(size_t n, size_t size) { return malloc_fails_now() ? NULL : malloc_count(__libc_calloc(n, size)); }
+
+void *realloc(void *p, size_t size) {
+    if (malloc_fails_now()) return NULL;
+    return p ? __libc_realloc(p, size) : malloc_count(__libc_malloc(size));
+}
+
+void free(void *p) {
+    malloc_live -= p != NULL;
+    __libc_free(p);
+}
 #endif
+
+static inline bool malloc_can_fail(void) {
+    void *(*volatile allocate)(size_t) = malloc;                     /* volatile: the call must not be inlined */
+    malloc_fail_after(0, false);
+    free(allocate(1));
+    return malloc_recover();
+}
 
 #endif

@@ -91,6 +91,8 @@ START_TEST(without_keys) {
     build_tensor(&b, "b", DT_I8, 1, (uint64_t[]){ 1 }, "b", 1);
     write_built(part_path("keyless", 1, 2), &b);
     b = gguf_build();
+    b.alignment = 16;
+    build_u32(&b, "general.alignment", 16);
     build_tensor(&b, "c", DT_I8, 1, (uint64_t[]){ 1 }, "c", 1);
     build_tensor(&b, "d", DT_I8, 1, (uint64_t[]){ 1 }, "d", 1);
     write_built(part_path("keyless", 2, 2), &b);

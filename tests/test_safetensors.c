@@ -400,6 +400,15 @@ START_TEST(a_folder_without_index) {
     ck_assert_str_eq(safetensors_tensors(s).tensor[1].name, "b");
     ck_assert_str_eq(safetensors_tensor(s, "c")->file, in_folder(in, "a.safetensors"));
     safetensors_close(s);
+    static const char *const notes[] = { "{\"__metadata__\":{\"of\":\"m\"}}", "{\"__metadata__\":{\"of\":\"n\"}}" };
+    for (int i = 0; i < 2; i++) {                                    /* metadata: the first file's */
+        Bytes file = safetensors_file(notes[i], 0);
+        write_file(in_folder(in, i == 0 ? "0.safetensors" : "n.safetensors"), file.data, file.n);
+        free_bytes(&file);
+    }
+    s = opened_path(in);
+    ck_assert_str_eq(safetensors_metadata(s, "of"), "m");
+    safetensors_close(s);
     write_shard(in, "c.safetensors", "xb");
     write_file(in_folder(in, "d.safetensors"), "damaged!!", 9);
     err = refused_path(in, CLOVER_BAD_INPUT);
@@ -427,8 +436,8 @@ START_TEST(numbered_names) {
 END_TEST
 
 START_TEST(no_memory) {
-    if (!malloc_can_fail) {
-        puts("skip safetensors_no_memory (a sanitizer has its own allocator)");
+    if (!malloc_can_fail()) {
+        puts("skip safetensors_no_memory (a sanitizer or valgrind has its own allocator)");
         return;
     }
     char in[4 * TEST_PATH];
@@ -442,6 +451,7 @@ START_TEST(no_memory) {
             for (;; n++) {
                 CloverError err;
                 Safetensors *none = (Safetensors *)&err, *s = none;
+                long live = malloc_live;
                 malloc_fail_after(n, all == 1);
                 CloverStatus status = safetensors_open(in, &s, &err);
                 if (!malloc_recover()) {
@@ -449,6 +459,7 @@ START_TEST(no_memory) {
                     safetensors_close(s);
                     break;
                 }
+                ck_assert_int_eq(malloc_live, live);
                 assert_status(status, CLOVER_SYSTEM, err);
                 assert_says(err, "out of memory");
                 ck_assert_ptr_eq(s, none);
