@@ -26,6 +26,7 @@ library_of libjansson-dev jansson
 library_of libpcre2-dev libpcre2-8
 library_of libutf8proc-dev libutf8proc
 library_of libopenblas-dev openblas
+library_of libssl-dev libcrypto
 if [ "$purpose" != build ]; then
     command_of clang clang
     library_of check check
