@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "../ref/clover.h"
 #include "../ref/files/quant.h"
 #include "../ref/math/elementary.h"
 #include "../ref/math/kernels.h"
@@ -113,6 +114,31 @@ static uint64_t dot_hash(void) {
     return hash;
 }
 
+/* A whole model: commits, a preview and the state they leave. Run from the repository's root. */
+static uint64_t forward_hash(void) {
+    enum { V = 320, N = 40 };
+    static double logits[2 * N * V];
+    static CloverError err;
+    CloverModel *model = NULL;
+    CloverSession *s = NULL;
+    CloverSessionOptions o = clover_session_defaults();
+    int32_t ids[N];
+    uint64_t hash = 0;
+    for (int i = 0; i < N; i++) ids[i] = (i * 29 + 3) % V;
+    o.coreset_top_p = 0.6;
+    CloverStatus status = clover_model_open("tests/vectors/tiny-a/hf", NULL, &model, &err);
+    if (status == CLOVER_OK) status = clover_session_new(model, &o, &s, &err);
+    if (status == CLOVER_OK) status = clover_commit(s, ids, N, logits, N, &err);
+    if (status == CLOVER_OK) status = clover_preview(s, ids, N, logits + N * V, &err);
+    if (status == CLOVER_OK) {
+        hash = clover_session_hash(s);
+        for (int i = 0; i < 2 * N * V; i++) hash_double(&hash, logits[i]);
+    } else fprintf(stderr, "bits: %s\n", err.text);
+    clover_session_free(s);
+    clover_model_close(model);
+    return hash;
+}
+
 int main(void) {
     printf("elementary     %016" PRIx64 "\n", elementary_hash());
     printf("rowwise        %016" PRIx64 "\n", rowwise_hash());
@@ -120,5 +146,7 @@ int main(void) {
     printf("decode kernels %016" PRIx64 "\n", decode_hash(kernels_best()->decode, kernels_best()->decode_float));
     printf("encode         %016" PRIx64 "\n", encode_hash());
     printf("dot            %016" PRIx64 "\n", dot_hash());
-    return 0;
+    const uint64_t forward = forward_hash();
+    printf("forward        %016" PRIx64 "\n", forward);
+    return forward == 0;
 }
