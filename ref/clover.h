@@ -30,7 +30,7 @@ extern "C" {
 
 /* ---- errors ---------------------------------------------------------------------------------------------------- */
 
-/* The classes of failure; each is also the exit code of the command line. Exit code 1 (differs, finding) is no failure
+/* [ERR-1] The classes of failure; each is also the exit code of the command line. Exit code 1 (differs, finding) is no failure
  * of the library and has no status. */
 typedef enum CloverStatus {
     CLOVER_OK = 0,
@@ -246,7 +246,8 @@ CloverStatus clover_decode(const CloverEngine *engine, const CloverDecodeOptions
 
 /* ---- text ------------------------------------------------------------------------------------------------------ */
 
-/* Encodes UTF-8 text (length bytes). special: added tokens in the text become their ids. *out is malloc'ed (free it).
+/* Encodes UTF-8 text (length bytes). special: added tokens in the text become their ids; else only those do that the file
+ * does not mark as special, and special ones are text. *out is malloc'ed (free it).
  * Invalid UTF-8 is CLOVER_BAD_INPUT with its byte offset. */
 CloverStatus clover_encode(const CloverTokenizer *t, const char *text, size_t length, bool special, int32_t **out, int64_t *n_out, CloverError *err);
 

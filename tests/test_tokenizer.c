@@ -239,12 +239,14 @@ END_TEST
 
 static Bytes decode(const CloverTokenizer *t, const int32_t *id, int64_t n) {
     Bytes b = { 0 };
-    for (int64_t i = 0; i < n; i++) {
+    int64_t holes = 0;
+    for (int64_t i = 0; i < n; i++) {                 /* an assertion for each of a million would take longer than the rest */
         size_t length;
         const char *bytes = clover_token_bytes(t, id[i], &length);
-        ck_assert_ptr_nonnull(bytes);
+        holes += bytes == NULL;
         put_bytes(&b, bytes, length);
     }
+    ck_assert_int_eq(holes, 0);
     return b;
 }
 
@@ -317,6 +319,11 @@ START_TEST(tokens_tell_what_they_are) {
     ck_assert(!clover_token_is_special(t, 0));
     ck_assert(!clover_token_is_special(t, -1));
     ck_assert(!clover_token_is_special(t, 522));
+    int32_t *ids;
+    int64_t n;
+    assert_ok(clover_encode(t, "<|im_end|>", 9, true, &ids, &n, &err), err);   /* the text ends before the token does */
+    ck_assert_int_gt(n, 1);
+    free(ids);
     ck_assert_mem_eq(clover_token_bytes(t, 518, &length), "<|im_end|>", 10);
     ck_assert_uint_eq(length, 10);
     for (int32_t id = -1; id <= 522; id++) {
@@ -483,7 +490,7 @@ START_TEST(the_pattern_of_the_file_splits) {
         { "x*", "ing", 1 },                           /* an empty match splits nothing */
         { "x*|n", "ing", 1 }, { "(?=n)", "ing", 1 },
         { "n?", "ing", 3 },
-        { "\\\\s|n", "ing", 3 },                      /* a backslash and an s, not a space */
+        { "n\\\\s", "in\\s", 4 },                      /* a backslash and an s, not a space */
         { "\\S", "ing", 3 }, { "[^\\S]", "ing", 1 }, { "[\\s\\S]", "ing", 3 },
         { "zzz", " \xE1\xA0\x8E", 2 },                /* a space and two bytes of U+180E merge in one piece */
         { "\\S", " \xE1\xA0\x8E", 4 }, { "[^\\s]", " \xE1\xA0\x8E", 4 },   /* U+180E is no space */
@@ -727,7 +734,7 @@ static const char memory_text[] = "cafe\xCC\x81 the <e\xCC\x81> <|im_end|> three
 /* Each allocation in turn fails, alone or with all that follow: the right class, and nothing is kept. */
 START_TEST(encoding_without_memory_is_told) {
     CloverTokenizer *t = load(VECTORS "added.json");
-    for (long i = 0; malloc_can_fail; i++) {
+    for (long i = 0; malloc_can_fail(); i++) {
         int32_t *id = NULL;
         int64_t n;
         malloc_fail_after(i / 2, i % 2);
@@ -742,7 +749,7 @@ START_TEST(encoding_without_memory_is_told) {
 END_TEST
 
 START_TEST(loading_without_memory_is_told) {
-    for (long i = 0; malloc_can_fail; i++) {
+    for (long i = 0; malloc_can_fail(); i++) {
         GgufForm f = gguf_form();
         f.fail_at = i + 1;
         CloverTokenizer *t = NULL;
@@ -752,7 +759,7 @@ START_TEST(loading_without_memory_is_told) {
         if (!f.failed) break;
     }
     /* jansson takes a lack of memory for wrong JSON in places: never a crash or a leak, and never CLOVER_OK. */
-    for (long i = 0; malloc_can_fail; i += i < 20 ? 1 : 197) {
+    for (long i = 0; malloc_can_fail(); i += i < 20 ? 1 : 197) {
         CloverTokenizer *t = NULL;
         malloc_fail_after(i, true);
         CloverStatus status = tokenizer_from_json(VECTORS "added.json", &t, &err);
@@ -761,7 +768,7 @@ START_TEST(loading_without_memory_is_told) {
         tokenizer_free(t);
         if (!failed) break;
     }
-    if (!malloc_can_fail) puts("skip: allocations cannot be made to fail under sanitizers");
+    if (!malloc_can_fail()) puts("skip: allocations cannot be made to fail under sanitizers");
 }
 END_TEST
 
