@@ -10,6 +10,7 @@
 
 /* ---- between the layers ---------------------------------------------------------------------------------------- */
 
+/* [LAY-1] */
 static void embed(Run *run, const Weights *w, const CloverConfig *c, const int32_t *ids, int64_t T, double *h) {
     for (int64_t t = 0; t < T; t++) matrix_row(run, &w->embed, ids[t], h + t * c->hidden);
     round_row(run->storage, h, T * c->hidden);
@@ -24,6 +25,7 @@ static void add(Run *run, const double *y, int64_t n, double *h) {
     for (int64_t i = 0; i < n; i++) h[i] = round_to(run->storage, h[i] + y[i]);
 }
 
+/* [LAY-3] */
 static void head(Run *run, const Weights *w, const double *x, int64_t T, double *logits) { linear(run, &w->head, x, T, logits); }
 
 const TrunkRules trunk_rules = { embed, norm, add, head };
@@ -109,7 +111,7 @@ static CloverStatus step_init(Step *s, const CloverConfig *c, int64_t past, Clov
 
 /* ---- layers ---------------------------------------------------------------------------------------------------- */
 
-/* The last taps-1 rows of [ring | step's raw qkv]; from may be to. */
+/* The last taps-1 rows of [ring | step's raw qkv]; from may be to. [STA-2] */
 static void roll_ring(double *to, const double *from, const double *qkv, const CloverConfig *c, int64_t T) {
     const int64_t past = c->taps - 1, C = 2 * c->key_heads * c->key_width + c->value_heads * c->value_width;
     for (int64_t r = 0; r < past; r++) {
@@ -125,7 +127,7 @@ static void attention(CloverSession *s, Step *st, const Tap *t, int64_t l, const
     a->v_past = state->v;
     attn_layer(&s->run, t, &w->attn, st->preview ? s->rules.attn_preview : s->rules.attn_commit, a);
     if (st->preview) return;
-    /* Rows past the committed position are nobody's yet: a commit that fails later leaves no trace. */
+    /* Rows past the committed position are nobody's yet: a commit that fails later leaves no trace. [STA-5] */
     const int64_t row = s->c.kv_heads * s->c.head_width;
     memcpy(state->k + a->past * row, a->k_rope, (size_t)(st->T * row) * sizeof(double));
     memcpy(state->v + a->past * row, a->v, (size_t)(st->T * row) * sizeof(double));
@@ -142,7 +144,7 @@ static void gated_delta_net(CloverSession *s, Step *st, const Tap *t, int64_t l,
     if (!st->preview) roll_ring(next->ring, g->ring, g->qkv, &s->c, st->T);
 }
 
-/* h <- h + mixer(norm(h)); h <- h + MoE(norm(h)), layer by layer; then the head. */
+/* h <- h + mixer(norm(h)); h <- h + MoE(norm(h)), layer by layer; then the head. [LAY-2] */
 static void forward(CloverSession *s, Step *st, const State *before) {
     const CloverConfig *c = &s->c;
     const Weights *w = &s->model->weights;
@@ -222,7 +224,7 @@ CloverStatus clover_commit(CloverSession *s, const int32_t *ids, int64_t n, doub
         if (status != CLOVER_OK) return status;
         before = &s->next;
     }
-    /* All of it succeeded: what the rows left behind becomes the state. */
+    /* All of it succeeded: what the rows left behind becomes the state. [STA-2, STA-5] */
     for (int64_t l = 0; l < s->c.layers; l++)
         if (!s->c.full_attention[l]) {
             LayerState *now = &s->state.layer[l], *next = &s->next.layer[l], old = *now;
@@ -233,6 +235,7 @@ CloverStatus clover_commit(CloverSession *s, const int32_t *ids, int64_t n, doub
     return CLOVER_OK;
 }
 
+/* Nothing of s but its run is written: the state is read. [PRV-1, PRV-8] */
 CloverStatus clover_preview(CloverSession *s, const int32_t *ids, int64_t n, double *logits, CloverError *err) {
     CloverStatus status = check_ids(s, ids, n, err);
     if (status != CLOVER_OK) return status;

@@ -38,7 +38,7 @@ struct CloverSession {
 
 struct CloverSnapshot { State state; };
 
-/* Rows a commit computes at once, when nobody watches: any number gives the same bits, this one bounds the buffers. */
+/* Rows a commit computes at once, when nobody watches: any number gives the same bits, this one bounds the buffers. [STA-3] */
 enum { COMMIT_ROWS = 128 };
 
 #endif

@@ -1,4 +1,4 @@
-/* state.c - the state as a value. [STA] */
+/* state.c - the state as a value: position, keys and values, ring and S. [STA-1, STA-4] */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

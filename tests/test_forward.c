@@ -1,4 +1,4 @@
-/* test_forward.c - commits, previews and the state. [STA, PRV-1, LAY-1, PRB, NUM-5] */
+/* test_forward.c - commits, previews and the state. [STA-1, STA-2, PRV-1, LAY-1, NUM-5] */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -213,7 +213,7 @@ START_TEST(a_failed_step_leaves_no_trace) {   /* [STA-5] [LAY-1] */
 }
 END_TEST
 
-/* Injection: what a watcher writes is what later stages read. */
+/* Injection: what a watcher writes is what later stages read. [PRB-3] */
 static void overwrite(void *user, const char *name, double *data, const int64_t *shape, int dims) {
     if (strcmp(name, user) != 0) return;
     int64_t n = 1;

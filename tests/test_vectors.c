@@ -1,5 +1,5 @@
 /* test_vectors.c - every probe and logit of the vectors, which come from an independent model in float64.
- * [LAY ATT GDN PRV MOE COR, PRB] */
+ * [LAY-1, LAY-2, LAY-3, GDN-1, PRB-2] */
 #include <stdio.h>
 #include "expected.h"
 #include "harness.h"

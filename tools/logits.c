@@ -1,4 +1,4 @@
-/* logits.c - clover logits: exact logits and every intermediate value, one safetensors file a step. [PRB] */
+/* logits.c - clover logits: exact logits and every intermediate value, one safetensors file a step. [PRB-1] */
 #include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* output.h - files that appear whole or not at all.
+/* output.h - files that appear whole or not at all. [ERR-4]
  *
  * An output is written to PATH.partial-PID beside PATH, synced, then renamed; on an error it is removed. Every write
  * and close is checked: a full disk is CLOVER_SYSTEM with the file's name. What is no regular file (/dev/stdout, a

@@ -7,7 +7,7 @@
 #include "../math/elementary.h"
 #include "layers.h"
 
-/* q_proj holds, head by head, `width` query rows and then `width` gate rows: [T, H, 2, width]. */
+/* q_proj holds, head by head, `width` query rows and then `width` gate rows: [T, H, 2, width]. [ATT-1] */
 static void project(Run *run, const AttnW *w, Attn *a) {
     const int64_t T = a->T, H = a->c->heads, width = a->c->head_width;
     linear(run, &w->q, a->x, T, a->qg);
@@ -19,7 +19,7 @@ static void project(Run *run, const AttnW *w, Attn *a) {
     }
 }
 
-/* Each query and key head is RMS-normalised over its own width. */
+/* Each query and key head is RMS-normalised over its own width. [ATT-2] */
 static void norm(Run *run, const AttnW *w, Attn *a) {
     const int64_t T = a->T, H = a->c->heads, Hkv = a->c->kv_heads, width = a->c->head_width;
     for (int64_t i = 0; i < T * H; i++) rms_norm(a->q_norm + i * width, a->q + i * width, w->q_norm, width, a->c->rms_eps);
@@ -28,7 +28,7 @@ static void norm(Run *run, const AttnW *w, Attn *a) {
     round_row(run->storage, a->k_norm, T * Hkv * width);
 }
 
-/* Rotates pairs (i, i + R/2) of one head by the row's angles [R/2, 2]; dims from R on pass. */
+/* Rotates pairs (i, i + R/2) of one head by the row's angles [R/2, 2]; dims from R on pass. [ATT-3] */
 static void rotate_head(Storage s, double *y, const double *x, const double *angles, int64_t R, int64_t width) {
     for (int64_t i = 0; i < R / 2; i++) {
         const double c = angles[2 * i], sn = angles[2 * i + 1], lo = x[i], hi = x[i + R / 2];
@@ -57,7 +57,7 @@ static void rotate(Run *run, const AttnW *w, Attn *a) {
     }
 }
 
-/* One query head over `visible` rows: the `past` cached ones, then the step's own from its first on. */
+/* One query head over `visible` rows: the `past` cached ones, then the step's own from its first on. [ATT-4] */
 static void attend_head(Storage s, Attn *a, int64_t t, int64_t h, int64_t visible) {
     const int64_t H = a->c->heads, Hkv = a->c->kv_heads, width = a->c->head_width, g = h / (H / Hkv);
     const double scale = 1.0 / sqrt((double)width);
@@ -79,18 +79,21 @@ static void attend_head(Storage s, Attn *a, int64_t t, int64_t h, int64_t visibl
     round_row(s, context, width);
 }
 
+/* A row sees the cache and the step's rows up to itself. [ATT-5] */
 static void attend_causal(Run *run, const AttnW *w, Attn *a) {
     (void)w;
     for (int64_t t = 0; t < a->T; t++)
         for (int64_t h = 0; h < a->c->heads; h++) attend_head(run->storage, a, t, h, a->past + t + 1);
 }
 
+/* A row of a block sees the cache and the whole block. [ATT-6] */
 static void attend_preview(Run *run, const AttnW *w, Attn *a) {
     (void)w;
     for (int64_t t = 0; t < a->T; t++)
         for (int64_t h = 0; h < a->c->heads; h++) attend_head(run->storage, a, t, h, a->past + a->T);
 }
 
+/* [ATT-7] */
 static void gate(Run *run, const AttnW *w, Attn *a) {
     (void)w;
     const Storage s = run->storage;

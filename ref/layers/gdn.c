@@ -10,6 +10,7 @@
 
 static int64_t channels(const CloverConfig *c) { return 2 * c->key_heads * c->key_width + c->value_heads * c->value_width; }
 
+/* [GDN-1] */
 static void project(Run *run, const GdnW *w, Gdn *a) {
     linear(run, &w->qkv, a->x, a->T, a->qkv);
     linear(run, &w->z, a->x, a->T, a->z);
@@ -17,7 +18,7 @@ static void project(Run *run, const GdnW *w, Gdn *a) {
     linear(run, &w->alpha, a->x, a->T, a->a);
 }
 
-/* How strongly a row writes, and how much of the past it keeps: beta in (0, 1), g = ln(decay) < 0. */
+/* How strongly a row writes, and how much of the past it keeps: beta in (0, 1), g = ln(decay) < 0. [GDN-2] */
 static void gates(Run *run, const GdnW *w, Gdn *a) {
     const int64_t Hv = a->c->value_heads;
     for (int64_t t = 0; t < a->T; t++)
@@ -33,7 +34,7 @@ static const double *conv_row(const Gdn *a, int64_t row) {
     return row < past ? a->ring + row * C : a->qkv + (row - past) * C;
 }
 
-/* Depthwise convolution along the rows: the last tap reads the row itself, the others the rows before it. */
+/* Depthwise convolution along the rows: the last tap reads the row itself, the others the rows before it. [GDN-3] */
 static void conv_causal(Run *run, const GdnW *w, Gdn *a) {
     const int64_t C = channels(a->c), taps = a->c->taps;
     for (int64_t t = 0; t < a->T; t++)
@@ -44,7 +45,7 @@ static void conv_causal(Run *run, const GdnW *w, Gdn *a) {
         }
 }
 
-/* In a preview the rows after are read too; those past the block's end contribute nothing. */
+/* In a preview the rows after are read too; those past the block's end contribute nothing. [PRV-2] */
 static void conv_preview(Run *run, const GdnW *w, Gdn *a) {
     const int64_t C = channels(a->c), taps = a->c->taps;
     for (int64_t t = 0; t < a->T; t++)
@@ -57,7 +58,7 @@ static void conv_preview(Run *run, const GdnW *w, Gdn *a) {
         }
 }
 
-/* Channels are q | k | v; each q and k head is made a unit vector. */
+/* Channels are q | k | v; each q and k head is made a unit vector. [GDN-4] */
 static void split(Run *run, const GdnW *w, Gdn *a) {
     (void)run, (void)w;
     const int64_t Hk = a->c->key_heads, Hv = a->c->value_heads, dk = a->c->key_width, dv = a->c->value_width;
@@ -79,14 +80,15 @@ static void read_state(double *y, const double *S, const double *x, int64_t dk, 
         for (int64_t j = 0; j < dv; j++) y[j] += S[i * dv + j] * x[i];
 }
 
-/* The delta rule: decay the notebook, see what it says under this key, correct it by beta times the difference, read. */
+/* The delta rule: decay the notebook, see what it says under this key, correct it by beta times the difference, read.
+ * [GDN-6] */
 static void mix_causal(Run *run, const GdnW *w, Gdn *a) {
     (void)w;
     const int64_t Hk = a->c->key_heads, Hv = a->c->value_heads, dk = a->c->key_width, dv = a->c->value_width;
     memcpy(a->state, a->S0, (size_t)(Hv * dk * dv) * sizeof(double));
     for (int64_t t = 0; t < a->T; t++)
         for (int64_t h = 0; h < Hv; h++) {
-            const int64_t kh = h / (Hv / Hk);   /* the key head of value head h */
+            const int64_t kh = h / (Hv / Hk);   /* the key head of value head h [GDN-5] */
             const double *q = a->q + (t * Hk + kh) * dk, *k = a->k + (t * Hk + kh) * dk, *v = a->v + (t * Hv + h) * dv;
             const double decay = el_exp(a->g[t * Hv + h]), beta = a->beta[t * Hv + h], scale = sqrt((double)dk);
             double *S = a->state + h * dk * dv, *o = a->mixed + (t * Hv + h) * dv, *d = a->d;
@@ -102,12 +104,12 @@ static void mix_causal(Run *run, const GdnW *w, Gdn *a) {
         }
 }
 
-/* One softmax over the block's rows and the history slot, which comes last. */
+/* One softmax over the block's rows and the history slot, which comes last. [PRV-3, PRV-5] */
 static void weigh_preview(Run *run, const GdnW *w, Gdn *a) {
     (void)run;
     const int64_t Hk = a->c->key_heads, Hv = a->c->value_heads, dk = a->c->key_width;
     const int64_t n = a->T;
-    const double log_size = el_log((double)n / 32.0);   /* 32 is a constant of the model, not the block size in use */
+    const double log_size = el_log((double)n / 32.0);   /* 32 is a constant of the model, not the block size in use [PRV-4] */
     for (int64_t t = 0; t < n; t++)
         for (int64_t h = 0; h < Hv; h++) {
             const int64_t kh = h / (Hv / Hk);
@@ -119,7 +121,8 @@ static void weigh_preview(Run *run, const GdnW *w, Gdn *a) {
         }
 }
 
-/* Values of the block by their weights, then the history: what the decayed notebook says under this row's query. */
+/* Values of the block by their weights, then the history: what the decayed notebook says under this row's query.
+ * [PRV-6] */
 static void mix_preview(Run *run, const GdnW *w, Gdn *a) {
     (void)w;
     const int64_t Hk = a->c->key_heads, Hv = a->c->value_heads, dk = a->c->key_width, dv = a->c->value_width;
@@ -140,7 +143,7 @@ static void mix_preview(Run *run, const GdnW *w, Gdn *a) {
         }
 }
 
-/* The head norm's weight is a plain factor; then the z gate. */
+/* The head norm's weight is a plain factor; then the z gate. [GDN-7] */
 static void gate(Run *run, const GdnW *w, Gdn *a) {
     const int64_t dv = a->c->value_width;
     const Storage s = run->storage;
@@ -154,6 +157,7 @@ static void gate(Run *run, const GdnW *w, Gdn *a) {
 
 static void out(Run *run, const GdnW *w, Gdn *a) { linear(run, &w->out, a->gated, a->T, a->out); }
 
+/* A preview differs in three rules; the rest is shared. [PRV-7] */
 const GdnRules gdn_causal = { project, gates, conv_causal, split, NULL, mix_causal, gate, out };
 const GdnRules gdn_preview = { project, gates, conv_preview, split, weigh_preview, mix_preview, gate, out };
 

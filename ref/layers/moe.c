@@ -2,13 +2,14 @@
 #include <string.h>
 #include "layers.h"
 
+/* [MOE-1] */
 static void route(Run *run, const MoeW *w, Moe *a) {
     const int64_t E = a->c->experts;
     linear(run, &w->router, a->x, a->T, a->probs);
     for (int64_t t = 0; t < a->T; t++) softmax(a->probs + t * E, E);
 }
 
-/* Is expert a before expert b in descending p? Equal values: the lower id comes first. */
+/* Is expert a before expert b in descending p? Equal values: the lower id comes first. [MOE-1, COR-3] */
 static bool precedes(const double *p, int64_t a, int64_t b) { return p[a] > p[b] || (p[a] == p[b] && a < b); }
 
 /* order[0..k) = the k first experts of `allowed` (NULL: all) in descending p; returns how many there were, at most k. */
@@ -26,7 +27,7 @@ static int64_t choose_top(int64_t *order, const double *p, const double *allowed
     return n;
 }
 
-/* The block's rows vote with their top-k probabilities, resolved rows included; experts are kept in descending share
+/* [COR-2, COR-3] The block's rows vote with their top-k probabilities, resolved rows included; experts are kept in descending share
  * while the share before them is below top_p, the first always. */
 static void keep(Run *run, const MoeW *w, Moe *a) {
     (void)run, (void)w;
@@ -54,7 +55,7 @@ static void keep(Run *run, const MoeW *w, Moe *a) {
     }
 }
 
-/* The k most probable experts, among the kept ones in a preview (fewer if fewer are kept); their probabilities
+/* [MOE-2, COR-4] The k most probable experts, among the kept ones in a preview (fewer if fewer are kept); their probabilities
  * renormalised to sum to 1. */
 static void choose(Run *run, const MoeW *w, Moe *a) {
     (void)w;
@@ -74,7 +75,7 @@ static void choose(Run *run, const MoeW *w, Moe *a) {
     }
 }
 
-/* y = down(SiLU(gate x) * up x).  x, y [T, D]; the hidden rows are F wide. */
+/* y = down(SiLU(gate x) * up x).  x, y [T, D]; the hidden rows are F wide. [MOE-3] */
 static void expert(Run *run, const ExpertW *w, Moe *a, const double *x, int64_t T, double *y) {
     const Storage s = run->storage;
     linear(run, &w->gate, x, T, a->hidden);
@@ -107,6 +108,7 @@ static void experts(Run *run, const MoeW *w, Moe *a) {
     }
 }
 
+/* [MOE-4] */
 static void shared(Run *run, const MoeW *w, Moe *a) {
     expert(run, &w->shared, a, a->x, a->T, a->shared);
     linear(run, &w->shared_gate, a->x, a->T, a->shared_gate);
@@ -122,6 +124,7 @@ static void sum(Run *run, const MoeW *w, Moe *a) {
             a->out[i] = round_to(s, a->routed[i] + round_to(s, a->shared_gate[t] * a->shared[i]));
 }
 
+/* Only a preview keeps some of the experts. [COR-1] */
 const MoeRules moe_causal = { route, NULL, choose, experts, shared, sum };
 const MoeRules moe_preview = { route, keep, choose, experts, shared, sum };
 

@@ -1,4 +1,4 @@
-/* tap.c - showing a stage's buffer to a watcher, under its probe name. [PRB] */
+/* tap.c - showing a stage's buffer to a watcher, under its probe name. [PRB-2, PRB-3] */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

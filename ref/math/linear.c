@@ -123,7 +123,7 @@ static bool decodable(Run *run, const Matrix *w) {
     return false;
 }
 
-/* A result is not finite: say whose fault it is. */
+/* A result is not finite: say whose fault it is. [NUM-7] */
 static void blame(Run *run, const Matrix *w, int64_t r, const double *x) {
     const double *row = decoded_row(run, w, r);
     if (!row) return;
@@ -157,7 +157,7 @@ void matrix_row(Run *run, const Matrix *w, int64_t r, double *out) {
     memcpy(out, row, (size_t)w->cols * sizeof(double));
 }
 
-/* The reference: a row is decoded once and meets every row of x. */
+/* The reference: a row is decoded once and meets every row of x. [NUM-2] */
 static void linear_exact(Run *run, const Matrix *w, const double *x, int64_t T, double *y) {
     const Buffers *b = run->buffers;
     for (int64_t r = 0; r < w->rows; r++) {
@@ -167,7 +167,7 @@ static void linear_exact(Run *run, const Matrix *w, const double *x, int64_t T, 
     }
 }
 
-/* Few rows: dot products. Many: panels of decoded rows and sgemm. */
+/* Few rows: dot products. Many: panels of decoded rows and sgemm. [NUM-5] */
 static void linear_fast(Run *run, const Matrix *w, const double *x, int64_t T, double *y) {
     Buffers *b = run->buffers;
     const int64_t cols = w->cols, fit = PANEL_BYTES / (cols * (int64_t)sizeof(float));
