@@ -1,4 +1,4 @@
-/* encode.c - encodes texts for tokenizer_peer.py: encode TOKENIZER.json special|plain < TEXTS > IDS
+/* encode.c - encodes texts for tokenizer_peer.py: encode TOKENIZER.json|VOCABULARY.gguf special|plain < TEXTS > IDS
  *
  * TEXTS: each a little-endian uint32 length and so many bytes. IDS: a line each, ids with spaces between. Standard error
  * gets the seconds that loading and encoding took. */
@@ -26,12 +26,22 @@ static char *next_text(size_t *length) {
     return text;
 }
 
+static CloverStatus load(const char *path, CloverTokenizer **t, CloverError *err) {
+    size_t length = strlen(path);
+    if (length < 5 || strcmp(path + length - 5, ".gguf") != 0) return tokenizer_from_json(path, t, err);
+    Gguf *g;
+    if (gguf_open(path, &g, err) != CLOVER_OK) return err->status;
+    CloverStatus status = tokenizer_from_gguf(g, t, err);
+    gguf_close(g);
+    return status;
+}
+
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
     CloverError err;
     CloverTokenizer *t;
     double start = seconds();
-    if (tokenizer_from_json(argv[1], &t, &err) != CLOVER_OK) {
+    if (load(argv[1], &t, &err) != CLOVER_OK) {
         fprintf(stderr, "encode: %s\n", err.text);
         return err.status;
     }

