@@ -24,7 +24,9 @@ static int64_t read_model(Bundle *b, const char *where, CloverError *err) {
     b->model_path = json_text(err, where, model, "path", true);
     b->identity = json_text(err, where, model, "identity", true);
     if (b->identity && !is_sha256(b->identity)) json_wrong(err, where, "model.identity", "a SHA-256, 64 hex digits", json_object_get(model, "identity"));
-    json_text(err, where, model, "identity_of", true);
+    const char *of = json_text(err, where, model, "identity_of", true);
+    b->full_hash = of && strcmp(of, "full") == 0;
+    if (of && !b->full_hash && strcmp(of, "start") != 0) json_wrong(err, where, "model.identity_of", "start or full", json_object_get(model, "identity_of"));
     const json_t *config = json_object_get(model, "config"), *vocab = json_object_get(config, "vocab");
     if (!json_is_object(config)) json_wrong(err, where, "model.config", "an object", config);
     else if (!json_is_integer(vocab) || json_integer_value(vocab) < 1 || json_integer_value(vocab) > INT32_MAX)

@@ -1,9 +1,9 @@
 /* bundle.h - a golden bundle: the folder that clover golden writes and clover diff reads. [BND]
  *
- *   manifest.json      schema version, model (path, identity, config), SPEC version, numerics, cases with their steps, SHA-256 of every file
- *   provenance.json    tool, commit, command, time
+ *   manifest.json      schema version, SPEC version, model (path, identity, config), numerics, cases with their steps, SHA-256 of every file
+ *   provenance.json    tool, commit, command, time: what differs from run to run, so it stands in no hash
  *   CASE/STEP.safetensors   one step: ids, logits and the probes asked for (a single case may lie at the top)
- *   CASE/trace.json    a run's decisions: prompt, options, tokens, steps as clover run --json gives them
+ *   CASE/trace.json    a run's decisions: prompt, options, controls, tokens, steps as clover run --json gives them
  *
  * A case is a list of steps, whatever it was made from: a decode run's steps are the calls that decoding made of the
  * engine, in order, so that a diff can replay them. */
@@ -41,6 +41,7 @@ typedef struct Bundle {
     char *path;
     json_t *manifest;
     const char *model_path, *identity, *numerics;  /* as the manifest says; borrowed */
+    bool full_hash;                  /* identity is over all bytes of the tensors */
     BundleCase *cases;
     int64_t n_cases;
 } Bundle;
@@ -56,7 +57,6 @@ CloverStatus bundle_verify(const Bundle *b, CloverError *err);
 char *bundle_file(const Bundle *b, const BundleCase *c, const char *name, const char *ending);
 
 /* A model's identity: SHA-256 (hex) over its header and config and the first 4 KiB of each tensor (all of it when full). */
-struct CloverModel;
-CloverStatus model_identity(const struct CloverModel *model, bool full, char hex[65], CloverError *err);
+CloverStatus model_identity(const CloverModel *model, bool full, char hex[65], CloverError *err);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "../ref/error.h"
 #include "../ref/model.h"
+#include "identity.h"
 #include "model_args.h"
 #include "tools.h"
 
@@ -188,23 +189,6 @@ static json_t *tensor_names(const Tensor **list, int64_t n) {
     json_t *a = json_array();
     for (int64_t i = 0; i < n; i++) json_array_append_new(a, json_string(list[i]->name));
     return a;
-}
-
-static json_t *config_json(const CloverConfig *c) {
-    json_t *full = json_array(), *stops = json_array();
-    for (int64_t l = 0; l < c->layers; l++)
-        if (c->full_attention[l]) json_array_append_new(full, json_integer(l));
-    for (int64_t i = 0; i < c->n_stops; i++) json_array_append_new(stops, json_integer(c->stops[i]));
-    const struct { const char *name; int64_t value; } whole[] = {
-        { "layers", c->layers }, { "hidden", c->hidden }, { "vocab", c->vocab }, { "context", c->context }, { "heads", c->heads }, { "kv_heads", c->kv_heads },
-        { "head_width", c->head_width }, { "rotary_dims", c->rotary_dims }, { "key_heads", c->key_heads }, { "value_heads", c->value_heads }, { "key_width", c->key_width },
-        { "value_width", c->value_width }, { "taps", c->taps }, { "experts", c->experts }, { "experts_used", c->experts_used }, { "expert_width", c->expert_width },
-        { "shared_width", c->shared_width }, { "block", c->block }, { "mask_id", c->mask_id } };
-    json_t *o = json_pack("{s:s, s:f, s:f, s:b, s:f, s:b, s:f, s:o, s:o}", "family", c->family == CLOVER_FAMILY_CLOVER ? "clover" : "base", "rope_base", c->rope_base,
-                          "rms_eps", c->rms_eps, "tied", (int)c->tied, "threshold", c->threshold, "coreset_enabled", (int)c->coreset_enabled, "coreset_top_p", c->coreset_top_p,
-                          "full_attention", full, "stops", stops);
-    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) json_object_set_new(o, whole[i].name, json_integer(whole[i].value));
-    return o;
 }
 
 static bool print_json(const Inspection *x) {

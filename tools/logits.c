@@ -1,100 +1,11 @@
 /* logits.c - clover logits: exact logits and every intermediate value, one safetensors file a step. [PRB-1] */
-#include <fnmatch.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include "../ref/error.h"
 #include "model_args.h"
 #include "output.h"
-#include "safetensors_write.h"
+#include "record.h"
 #include "tools.h"
-
-/* What one step showed. Arrays are copied as they pass. */
-typedef struct Record {
-    const char *globs;               /* comma-separated; NULL: nothing */
-    bool list;                       /* print a line a stage */
-    NamedArray *arrays;
-    int64_t n, room;
-    bool failed;                     /* out of memory */
-} Record;
-
-static bool wanted(const char *globs, const char *name) {
-    char pattern[256];
-    for (const char *g = globs; g && *g;) {
-        size_t length = strcspn(g, ",");
-        if (length < sizeof pattern) {
-            memcpy(pattern, g, length);
-            pattern[length] = '\0';
-            if (fnmatch(pattern, name, 0) == 0) return true;
-        }
-        g += length + (g[length] == ',');
-    }
-    return false;
-}
-
-static void record_add(Record *r, const char *name, DType type, const void *data, const int64_t *shape, int dims) {
-    if (r->n == r->room) {
-        const int64_t room = r->room ? 2 * r->room : 64;
-        NamedArray *more = realloc(r->arrays, (size_t)room * sizeof *more);
-        if (!more) {
-            r->failed = true;
-            return;
-        }
-        r->arrays = more;
-        r->room = room;
-    }
-    NamedArray a = { .type = type, .dims = dims };
-    size_t bytes = 8;                /* F64 and I64 alike */
-    for (int i = 0; i < dims; i++) {
-        a.shape[i] = shape[i];
-        bytes *= (size_t)shape[i];
-    }
-    char *name_copy = malloc(strlen(name) + 1), *copy = malloc(bytes ? bytes : 1);
-    if (!name_copy || !copy) {
-        free(name_copy);
-        free(copy);
-        r->failed = true;
-        return;
-    }
-    strcpy(name_copy, name);
-    memcpy(copy, data, bytes);
-    a.name = name_copy;
-    a.data = copy;
-    r->arrays[r->n++] = a;
-}
-
-/* Name, shape, size and the first numbers of a stage, in the order in which they are computed. */
-static void print_stage(const char *name, const double *data, const int64_t *shape, int dims) {
-    char text[64];
-    size_t used = 0;
-    int64_t n = 1;
-    double squares = 0;
-    for (int i = 0; i < dims && used < sizeof text; i++) {
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%lld", i ? ", " : "", (long long)shape[i]);
-        n *= shape[i];
-    }
-    for (int64_t i = 0; i < n; i++) squares += data[i] * data[i];
-    printf("  %-22s [%s]%*s rms %-10.4g", name, text, (int)(used < 16 ? 16 - used : 0), "", n ? sqrt(squares / (double)n) : 0.0);
-    for (int64_t i = 0; i < n && i < 4; i++) printf(" %10.5g", data[i]);
-    printf("%s\n", n > 4 ? " ..." : "");
-}
-
-static void record_watch(void *user, const char *name, double *data, const int64_t *shape, int dims) {
-    Record *r = user;
-    if (!wanted(r->globs, name)) return;
-    if (r->list) print_stage(name, data, shape, dims);
-    if (strcmp(name, "logits") != 0) record_add(r, name, DT_F64, data, shape, dims);
-}
-
-static void record_clear(Record *r) {
-    for (int64_t i = 0; i < r->n; i++) {
-        free((void *)(uintptr_t)r->arrays[i].name);
-        free((void *)(uintptr_t)r->arrays[i].data);
-    }
-    free(r->arrays);
-    *r = (Record){ .globs = r->globs, .list = r->list };
-}
 
 static int64_t argmax(const double *row, int64_t n) {
     int64_t best = 0;
@@ -104,40 +15,22 @@ static int64_t argmax(const double *row, int64_t n) {
 }
 
 /* One step: run it, save OUT/NAME.safetensors, say so in a line. */
-static CloverStatus step(CloverSession *s, const CloverConfig *c, const char *name, const ArgIds *ids, bool preview, const char *globs, bool list,
-                         const char *out, CloverError *err) {
-    const int64_t n = ids->n;
-    Record r = { .globs = globs, .list = list };
-    double *logits = NULL;
-    size_t bytes;
-    if (__builtin_mul_overflow((size_t)n, (size_t)c->vocab * sizeof *logits, &bytes) || !(logits = malloc(bytes)))
-        return error_memory(err, "the step's logits", bytes);
-    if (globs) clover_session_watch(s, record_watch, &r);
-    CloverStatus status = preview ? clover_preview(s, ids->ids, n, logits, err) : clover_commit(s, ids->ids, n, logits, n, err);
-    clover_session_watch(s, NULL, NULL);
-    if (status == CLOVER_OK) {
-        int64_t *wide = malloc((size_t)n * sizeof *wide);
-        if (wide) {
-            for (int64_t i = 0; i < n; i++) wide[i] = ids->ids[i];
-            record_add(&r, "ids", DT_I64, wide, &n, 1);
-            record_add(&r, "logits", DT_F64, logits, (int64_t[]){ n, c->vocab }, 2);
-        }
-        if (!wide || r.failed) status = error_memory(err, "the step's probes", (size_t)n * sizeof(int64_t));
-        free(wide);
-    }
+static CloverStatus step(Record *r, CloverSession *s, int64_t vocab, const char *name, const ArgIds *ids, bool preview, const char *out, CloverError *err) {
+    CloverStatus status = record_step(r, s, vocab, preview, ids->ids, ids->n, err);
     char *path = NULL;
     if (status == CLOVER_OK && out) {
         path = text_format(err, "%s/%s.safetensors", out, name);
-        status = path ? safetensors_save(path, r.arrays, r.n, NULL, err) : err->status;
+        status = path ? record_save(r, path, err) : err->status;
     }
     if (status == CLOVER_OK) {
-        const int64_t best = argmax(logits + (n - 1) * c->vocab, c->vocab);
-        printf("%-8s rows %lld  arrays %lld  last row's argmax %lld (%.17g)  state %016llx  %s\n", name, (long long)n, (long long)r.n, (long long)best,
-               logits[(n - 1) * c->vocab + best], (unsigned long long)clover_session_hash(s), path ? path : "");
+        const double *last = r->logits + (ids->n - 1) * vocab;
+        const int64_t best = argmax(last, vocab);
+        printf("%-8s rows %lld  last row's argmax %lld (%.17g)  state %016llx", name, (long long)ids->n, (long long)best, last[best],
+               (unsigned long long)clover_session_hash(s));
+        if (path) printf("  %lld arrays in %s", (long long)r->n, path);
+        putchar('\n');
     }
     free(path);
-    record_clear(&r);
-    free(logits);
     return status;
 }
 
@@ -178,10 +71,13 @@ int cmd_logits(int argc, char **argv) {
     CloverStatus status = model_args_open(&m, &model, &err);
     if (status == CLOVER_OK) status = model_args_session(&m, model, commit.n + then.n > 0 ? commit.n + then.n : 1, &session, &err);
     if (status == CLOVER_OK && out) status = output_folder(out, true, &made, &err);
-    const CloverConfig *c = model ? clover_model_config(model) : NULL;
-    if (status == CLOVER_OK) status = step(session, c, "commit", &commit, false, globs, list, out, &err);
-    if (status == CLOVER_OK && then.ids) status = step(session, c, "then", &then, false, globs, list, out, &err);
-    if (status == CLOVER_OK && preview.ids) status = step(session, c, "preview", &preview, true, globs, list, out, &err);
+    const int64_t vocab = model ? clover_model_config(model)->vocab : 0;
+    Record r = { .fd = -1 };
+    if (status == CLOVER_OK) status = record_open(&r, globs, list, out, &err);
+    if (status == CLOVER_OK) status = step(&r, session, vocab, "commit", &commit, false, out, &err);
+    if (status == CLOVER_OK && then.ids) status = step(&r, session, vocab, "then", &then, false, out, &err);
+    if (status == CLOVER_OK && preview.ids) status = step(&r, session, vocab, "preview", &preview, true, out, &err);
+    record_close(&r);
     clover_session_free(session);
     clover_model_close(model);
     args_free(&command);

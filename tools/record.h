@@ -1,0 +1,42 @@
+/* record.h - runs a step and keeps what it showed: ids, the probes asked for, logits; as one safetensors file. [PRB-1]
+ *
+ * Values go to a scratch file beside the result as they pass and are put together when the step is done, so that no more
+ * than the step's logits are held in memory. */
+#ifndef CLOVER_RECORD_H
+#define CLOVER_RECORD_H
+
+#include "../ref/error.h"
+#include "../ref/files/dtype.h"
+
+typedef struct RecordedArray {
+    char *name;
+    DType type;
+    int dims;
+    int64_t shape[4];
+    uint64_t at, bytes;              /* in the scratch file */
+} RecordedArray;
+
+typedef struct Record {
+    const char *globs;               /* comma-separated names with wildcards; NULL or "": no probe */
+    bool list;                       /* print a line a stage */
+    int fd;                          /* of the scratch file, which has no name any more; -1: nothing is kept */
+    uint64_t used;
+    RecordedArray *array; int64_t n, room;
+    double *logits;                  /* [rows, V] of the last step */
+    CloverError *err;                /* during a step */
+} Record;
+
+/* folder: where the scratch file lies; NULL: nothing is kept. globs must outlive *r. */
+CloverStatus record_open(Record *r, const char *globs, bool list, const char *folder, CloverError *err);
+void record_close(Record *r);
+
+/* Commits or previews ids[0..n) and records it, forgetting the step before. The logits of all rows are r->logits [n,V]. */
+CloverStatus record_step(Record *r, CloverSession *s, int64_t vocab, bool preview, const int32_t *ids, int64_t n, CloverError *err);
+
+/* The step as a file: ids, probes in the order in which they are computed, logits. */
+CloverStatus record_save(Record *r, const char *path, CloverError *err);
+
+/* Is name one of these? */
+bool record_wants(const char *globs, const char *name);
+
+#endif
