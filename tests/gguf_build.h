@@ -84,7 +84,8 @@ static inline void build_entry(GgufBuild *b, const char *name, uint32_t type, ui
 }
 
 /* A tensor and its data, placed after the ones before. */
-static inline void build_tensor(GgufBuild *b, const char *name, uint32_t type, uint32_t dims, const uint64_t *shape, const void *data, size_t bytes) {
+static inline void build_tensor(GgufBuild *b, const char *name, uint32_t type, uint32_t dims, const uint64_t *shape,
+                                const void *data, size_t bytes) {
     put_zeros(&b->data, (b->alignment - b->data.n % b->alignment) % b->alignment);
     build_entry(b, name, type, dims, shape, b->data.n);
     put_bytes(&b->data, data, bytes);

@@ -16,7 +16,8 @@ static inline Bytes safetensors_file(const char *header, size_t data) {
 typedef struct SafetensorsBuild { Bytes header, data; } SafetensorsBuild;   /* starts as { 0 } */
 
 /* dtype as the file names it; shape: slowest first. The name must need no escaping in JSON. */
-static inline void build_safetensor(SafetensorsBuild *b, const char *name, const char *dtype, int dims, const int64_t *shape, const void *data, size_t bytes) {
+static inline void build_safetensor(SafetensorsBuild *b, const char *name, const char *dtype, int dims, const int64_t *shape,
+                                    const void *data, size_t bytes) {
     char text[512];
     int n = snprintf(text, sizeof text, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", b->header.n ? "," : "", name, dtype);
     for (int i = 0; i < dims; i++) n += snprintf(text + n, sizeof text - (size_t)n, "%s%lld", i ? "," : "", (long long)shape[i]);

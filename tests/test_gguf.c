@@ -44,11 +44,20 @@ END_TEST
 
 /* [GGUF-2] [GGUF-6] Lowest, highest and byte-order-revealing values of every integer type. */
 START_TEST(integers) {
-    static const struct { GgufType type; size_t bytes; uint64_t stored; int64_t value; } cases[] = {
-        { GGUF_U8, 1, 0xff, 255 }, { GGUF_I8, 1, 0x80, -128 }, { GGUF_I8, 1, 0x7f, 127 }, { GGUF_U16, 2, 0xff01, 0xff01 },
-        { GGUF_I16, 2, 0x8001, -32767 }, { GGUF_I16, 2, 0x0102, 0x0102 }, { GGUF_U32, 4, 0xfffefdfc, 0xfffefdfcLL },
-        { GGUF_I32, 4, 0x80000000, -2147483648LL }, { GGUF_I32, 4, 0x01020304, 0x01020304 }, { GGUF_U64, 8, 0x7fffffffffffffff, INT64_MAX },
-        { GGUF_U64, 8, 0x0102030405060708, 0x0102030405060708 }, { GGUF_I64, 8, 0x8000000000000000, INT64_MIN }, { GGUF_I64, 8, UINT64_MAX, -1 } };
+    static const struct { GgufType type; size_t bytes; uint64_t stored; int64_t value;
+    } cases[] = { { GGUF_U8, 1, 0xff, 255 },
+                  { GGUF_I8, 1, 0x80, -128 },
+                  { GGUF_I8, 1, 0x7f, 127 },
+                  { GGUF_U16, 2, 0xff01, 0xff01 },
+                  { GGUF_I16, 2, 0x8001, -32767 },
+                  { GGUF_I16, 2, 0x0102, 0x0102 },
+                  { GGUF_U32, 4, 0xfffefdfc, 0xfffefdfcLL },
+                  { GGUF_I32, 4, 0x80000000, -2147483648LL },
+                  { GGUF_I32, 4, 0x01020304, 0x01020304 },
+                  { GGUF_U64, 8, 0x7fffffffffffffff, INT64_MAX },
+                  { GGUF_U64, 8, 0x0102030405060708, 0x0102030405060708 },
+                  { GGUF_I64, 8, 0x8000000000000000, INT64_MIN },
+                  { GGUF_I64, 8, UINT64_MAX, -1 } };
     enum { N = sizeof cases / sizeof cases[0] };
     GgufBuild b = gguf_build();
     char name[16];
@@ -119,7 +128,8 @@ START_TEST(reals_bools_and_strings) {
     ck_assert_mem_eq(s.bytes, "gr\xc3\xbc\xc3\x9f", 6);
     ck_assert(gguf_string(gguf_key(g, "empty"), &s) && s.length == 0);
     ck_assert(gguf_string(gguf_key(g, "nul"), &s) && s.length == 3 && memcmp(s.bytes, "a\0b", 3) == 0);
-    ck_assert(!gguf_int(gguf_key(g, "text"), 0, &whole) && !gguf_real(gguf_key(g, "text"), 0, &real) && !gguf_bool(gguf_key(g, "text"), 0, &flag));
+    ck_assert(!gguf_int(gguf_key(g, "text"), 0, &whole) && !gguf_real(gguf_key(g, "text"), 0, &real) &&
+              !gguf_bool(gguf_key(g, "text"), 0, &flag));
     closed(g, &file);
 }
 END_TEST
@@ -248,15 +258,19 @@ END_TEST
 
 /* [QNT-1] Names, elements and bytes a block, by id, as the `gguf` package 0.17 lists them (Q8_1 as ggml's C has it). */
 START_TEST(every_type_has_its_size) {
-    static const struct { unsigned id; const char *name; int64_t block, bytes; bool decodable; } types[] = {
-        { 0, "F32", 1, 4, true }, { 1, "F16", 1, 2, true }, { 2, "Q4_0", 32, 18, true }, { 3, "Q4_1", 32, 20, true }, { 6, "Q5_0", 32, 22, true },
-        { 7, "Q5_1", 32, 24, true }, { 8, "Q8_0", 32, 34, true }, { 9, "Q8_1", 32, 36, false }, { 10, "Q2_K", 256, 84, true },
-        { 11, "Q3_K", 256, 110, true }, { 12, "Q4_K", 256, 144, true }, { 13, "Q5_K", 256, 176, true }, { 14, "Q6_K", 256, 210, true },
-        { 15, "Q8_K", 256, 292, false }, { 16, "IQ2_XXS", 256, 66, false }, { 17, "IQ2_XS", 256, 74, false }, { 18, "IQ3_XXS", 256, 98, false },
-        { 19, "IQ1_S", 256, 50, false }, { 20, "IQ4_NL", 32, 18, true }, { 21, "IQ3_S", 256, 110, false }, { 22, "IQ2_S", 256, 82, false },
-        { 23, "IQ4_XS", 256, 136, true }, { 24, "I8", 1, 1, false }, { 25, "I16", 1, 2, false }, { 26, "I32", 1, 4, false }, { 27, "I64", 1, 8, false },
-        { 28, "F64", 1, 8, true }, { 29, "IQ1_M", 256, 56, false }, { 30, "BF16", 1, 2, true }, { 34, "TQ1_0", 256, 54, false },
-        { 35, "TQ2_0", 256, 66, false }, { 39, "MXFP4", 32, 17, false }, { 40, "NVFP4", 64, 36, false }, { 41, "Q1_0", 128, 18, false } };
+    static const struct { unsigned id; const char *name; int64_t block, bytes; bool decodable;
+    } types[] = { { 0, "F32", 1, 4, true },         { 1, "F16", 1, 2, true },          { 2, "Q4_0", 32, 18, true },
+                  { 3, "Q4_1", 32, 20, true },      { 6, "Q5_0", 32, 22, true },       { 7, "Q5_1", 32, 24, true },
+                  { 8, "Q8_0", 32, 34, true },      { 9, "Q8_1", 32, 36, false },      { 10, "Q2_K", 256, 84, true },
+                  { 11, "Q3_K", 256, 110, true },   { 12, "Q4_K", 256, 144, true },    { 13, "Q5_K", 256, 176, true },
+                  { 14, "Q6_K", 256, 210, true },   { 15, "Q8_K", 256, 292, false },   { 16, "IQ2_XXS", 256, 66, false },
+                  { 17, "IQ2_XS", 256, 74, false }, { 18, "IQ3_XXS", 256, 98, false }, { 19, "IQ1_S", 256, 50, false },
+                  { 20, "IQ4_NL", 32, 18, true },   { 21, "IQ3_S", 256, 110, false },  { 22, "IQ2_S", 256, 82, false },
+                  { 23, "IQ4_XS", 256, 136, true }, { 24, "I8", 1, 1, false },         { 25, "I16", 1, 2, false },
+                  { 26, "I32", 1, 4, false },       { 27, "I64", 1, 8, false },        { 28, "F64", 1, 8, true },
+                  { 29, "IQ1_M", 256, 56, false },  { 30, "BF16", 1, 2, true },        { 34, "TQ1_0", 256, 54, false },
+                  { 35, "TQ2_0", 256, 66, false },  { 39, "MXFP4", 32, 17, false },    { 40, "NVFP4", 64, 36, false },
+                  { 41, "Q1_0", 128, 18, false } };
     unsigned next = 0;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         const DTypeInfo *info = dtype_info((DType)types[i].id);
@@ -362,7 +376,8 @@ START_TEST(a_real_file) {
     ck_assert(gguf_real(gguf_key(g, "clover_moe.attention.layer_norm_rms_epsilon"), 0, &real) && real == 9.999999974752427e-07);
     ck_assert(gguf_bool(gguf_key(g, "tokenizer.ggml.add_bos_token"), 0, &flag) && !flag);
     const uint8_t *cursor = NULL;
-    ck_assert(gguf_next_string(gguf_key(g, "tokenizer.ggml.merges"), &cursor, &s) && s.length == 11 && memcmp(s.bytes, "w262_ w263_", 11) == 0);
+    ck_assert(gguf_next_string(gguf_key(g, "tokenizer.ggml.merges"), &cursor, &s) && s.length == 11 &&
+              memcmp(s.bytes, "w262_ w263_", 11) == 0);
     gguf_close(g);
 }
 END_TEST

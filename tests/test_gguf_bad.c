@@ -431,8 +431,9 @@ START_TEST(all_problems_at_once) {
     put_zeros(&b.data, 64);
     CloverError err = refused(&b, CLOVER_BAD_INPUT);
     ck_assert_int_eq(problems(&err), 8);
-    static const char *const says[] = { "'twice' occurs", "text of key 'text'", "bool 9", "'zero' has dimension", "'row' has rows", "'fine' occurs",
-                                        "'odd' has offset 33", "'far') lies beyond" };
+    static const char *const says[] = { "'twice' occurs",       "text of key 'text'", "bool 9",
+                                        "'zero' has dimension", "'row' has rows",     "'fine' occurs",
+                                        "'odd' has offset 33",  "'far') lies beyond" };
     for (size_t i = 0; i < sizeof says / sizeof says[0]; i++) assert_says(err, says[i]);
 }
 END_TEST

@@ -231,8 +231,9 @@ END_TEST
 
 /* Names that only look like a part's. */
 START_TEST(other_names) {
-    static const char *const names[] = { "a-1-of-2.gguf", "b-00001-of-0002.gguf", "c-00001_of_00002.gguf", "d00001-of-00002.gguf", "-00001-of-0000x.gguf",
-                                         "e-00001-of-00002.bin", "00001-of-00002.gguf" };
+    static const char *const names[] = { "a-1-of-2.gguf",        "b-00001-of-0002.gguf", "c-00001_of_00002.gguf",
+                                         "d00001-of-00002.gguf", "-00001-of-0000x.gguf", "e-00001-of-00002.bin",
+                                         "00001-of-00002.gguf" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         GgufBuild b = gguf_build();
         build_tensor(&b, "a", DT_I8, 1, (uint64_t[]){ 1 }, "a", 1);

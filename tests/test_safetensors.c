@@ -80,10 +80,11 @@ END_TEST
 
 /* Every dtype by name and size; one of another name is kept with the bytes it has. */
 START_TEST(dtypes) {
-    static const struct { const char *name; DType type; size_t bytes; } types[] = {
-        { "F64", DT_F64, 8 }, { "F32", DT_F32, 4 }, { "F16", DT_F16, 2 }, { "BF16", DT_BF16, 2 }, { "I64", DT_I64, 8 }, { "I32", DT_I32, 4 },
-        { "I16", DT_I16, 2 }, { "I8", DT_I8, 1 }, { "U64", DT_U64, 8 }, { "U32", DT_U32, 4 }, { "U16", DT_U16, 2 }, { "U8", DT_U8, 1 },
-        { "BOOL", DT_BOOL, 1 }, { "F8_E4M3", DT_F8_E4M3, 1 }, { "F8_E5M2", DT_F8_E5M2, 1 }, { "F4", DT_UNKNOWN, 5 } };
+    static const struct { const char *name; DType type; size_t bytes;
+    } types[] = { { "F64", DT_F64, 8 },   { "F32", DT_F32, 4 },         { "F16", DT_F16, 2 },         { "BF16", DT_BF16, 2 },
+                  { "I64", DT_I64, 8 },   { "I32", DT_I32, 4 },         { "I16", DT_I16, 2 },         { "I8", DT_I8, 1 },
+                  { "U64", DT_U64, 8 },   { "U32", DT_U32, 4 },         { "U16", DT_U16, 2 },         { "U8", DT_U8, 1 },
+                  { "BOOL", DT_BOOL, 1 }, { "F8_E4M3", DT_F8_E4M3, 1 }, { "F8_E5M2", DT_F8_E5M2, 1 }, { "F4", DT_UNKNOWN, 5 } };
     uint8_t data[32] = { 0 };
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         SafetensorsBuild b = { 0 };
@@ -93,9 +94,12 @@ START_TEST(dtypes) {
         const Tensor *t = safetensors_tensor(s, "t");
         ck_assert_int_eq(t->type, types[i].type);
         ck_assert_uint_eq(t->bytes, 3 * types[i].bytes);
-        bool real = strcmp(types[i].name, "F64") == 0 || strcmp(types[i].name, "F32") == 0 || strcmp(types[i].name, "F16") == 0 || strcmp(types[i].name, "BF16") == 0;
+        bool real = strcmp(types[i].name, "F64") == 0 || strcmp(types[i].name, "F32") == 0 ||
+                    strcmp(types[i].name, "F16") == 0 || strcmp(types[i].name, "BF16") == 0;
         if (types[i].type == DT_UNKNOWN) ck_assert_ptr_null(dtype_info(t->type));
-        else ck_assert_msg(dtype_info(t->type)->decodable == real && strcmp(dtype_info(t->type)->name, types[i].name) == 0, "%s", types[i].name);
+        else
+            ck_assert_msg(dtype_info(t->type)->decodable == real && strcmp(dtype_info(t->type)->name, types[i].name) == 0, "%s",
+                          types[i].name);
         safetensors_close(s);
         free_bytes(&file);
         if (types[i].type == DT_UNKNOWN) continue;
@@ -109,9 +113,11 @@ END_TEST
 
 /* The format allows scalars and tensors without elements, and a file without tensors. */
 START_TEST(scalars_and_nothing) {
-    Bytes file = safetensors_file("{\"none\":{\"dtype\":\"F32\",\"shape\":[3,0],\"data_offsets\":[4,4]},"
-                                  "\"one\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},"
-                                  "\"first\":{\"dtype\":\"F64\",\"shape\":[0,9223372036854775807,9223372036854775807],\"data_offsets\":[0,0]}}", 4);
+    Bytes file = safetensors_file(
+        "{\"none\":{\"dtype\":\"F32\",\"shape\":[3,0],\"data_offsets\":[4,4]},"
+        "\"one\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},"
+        "\"first\":{\"dtype\":\"F64\",\"shape\":[0,9223372036854775807,9223372036854775807],\"data_offsets\":[0,0]}}",
+        4);
     Safetensors *s = opened(&file);
     ck_assert_int_eq(safetensors_tensors(s).n, 3);
     ck_assert_int_eq(safetensors_tensor(s, "one")->dims, 0);
@@ -214,10 +220,13 @@ START_TEST(header_length) {
 END_TEST
 
 START_TEST(json) {
-    static const struct { const char *header, *says; } cases[] = {
+    static const struct { const char *header, *says;
+    } cases[] = {
         { "{\"a\":", "its header is no proper JSON at byte" },
         { "{\"a\":1} x", "no proper JSON" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[4,8]}}", "duplicate object key" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_"
+          "offsets\":[4,8]}}",
+          "duplicate object key" },
         { "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,4]}}", "duplicate object key" },
         { "{\"\xff\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", "no proper JSON" },
         { "{\"a\\u0000b\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", "no proper JSON" },
@@ -237,15 +246,21 @@ START_TEST(json) {
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[-4,0]}}", "with 0 <= begin <= end" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,4]}}", "more than 2^63 bytes" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775807],\"data_offsets\":[0,4]}}", "more than 2^63 bytes" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", "tensor 'a' has 4 bytes by its data_offsets, expected 8 by its shape and type F32" },
-        { "{\"__metadata__\":{\"a\":\"b\",\"n\":7},\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", "__metadata__ has the key 'n' with a value that is no text" },
-        { "{\"__metadata__\":[],\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", "__metadata__ is no JSON object" } };
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}",
+          "tensor 'a' has 4 bytes by its data_offsets, expected 8 by its shape and type F32" },
+        { "{\"__metadata__\":{\"a\":\"b\",\"n\":7},\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+          "__metadata__ has the key 'n' with a value that is no text" },
+        { "{\"__metadata__\":[],\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+          "__metadata__ is no JSON object" }
+    };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         CloverError err = refused(cases[i].header, 4);
         ck_assert_msg(strstr(err.text, cases[i].says) != NULL, "case %zu: expected \"%s\" in: %s", i, cases[i].says, err.text);
         ck_assert_msg(problems(&err) == 1, "case %zu: %s", i, err.text);
     }
-    CloverError err = refused_bytes(safetensors_file("{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4), CLOVER_UNSUPPORTED);
+    CloverError err =
+        refused_bytes(safetensors_file("{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4),
+                      CLOVER_UNSUPPORTED);
     assert_says(err, "has 9 dimensions, supported are at most 8");
 }
 END_TEST
@@ -253,7 +268,9 @@ END_TEST
 /* Two tensors a and b, each of n bytes from begin, over `data` bytes. */
 static CloverError refused_pair(int begin_a, int n_a, int begin_b, int n_b, size_t data) {
     char header[256];
-    snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[%d,%d]},\"b\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[%d,%d]}}",
+    snprintf(header, sizeof header,
+             "{\"a\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[%d,%d]},\"b\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_"
+             "offsets\":[%d,%d]}}",
              n_a, begin_a, begin_a + n_a, n_b, begin_b, begin_b + n_b);
     return refused(header, data);
 }
@@ -273,8 +290,10 @@ START_TEST(holes_overlaps_and_ends) {
     assert_says(err, "its tensors need 8 bytes of data, but 7 follow the header; it is cut short");
     err = refused_pair(0, 4, 4, 4, 10);
     assert_says(err, "2 bytes follow the last tensor, expected none");
-    err = refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[9223372036854775807],\"data_offsets\":[0,9223372036854775807]},"
-                  "\"b\":{\"dtype\":\"U8\",\"shape\":[9223372036854775807],\"data_offsets\":[9223372036854775807,9223372036854775807]}}", 0);
+    err = refused(
+        "{\"a\":{\"dtype\":\"U8\",\"shape\":[9223372036854775807],\"data_offsets\":[0,9223372036854775807]},"
+        "\"b\":{\"dtype\":\"U8\",\"shape\":[9223372036854775807],\"data_offsets\":[9223372036854775807,9223372036854775807]}}",
+        0);
     assert_says(err, "tensor 'b' has 0 bytes by its data_offsets");
     err = refused("{\"a\":{\"dtype\":\"X\",\"shape\":[9223372036854775807,9],\"data_offsets\":[0,9223372036854775807]}}", 8);
     assert_says(err, "its tensors need 9223372036854775807 bytes of data, but 8 follow");
@@ -282,8 +301,10 @@ START_TEST(holes_overlaps_and_ends) {
 END_TEST
 
 START_TEST(all_problems_at_once) {
-    CloverError err = refused("{\"__metadata__\":{\"n\":7},\"a\":{\"shape\":[1]},\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]},"
-                              "\"c\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[9,0]}}", 4);
+    CloverError err = refused(
+        "{\"__metadata__\":{\"n\":7},\"a\":{\"shape\":[1]},\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]},"
+        "\"c\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[9,0]}}",
+        4);
     ck_assert_int_eq(problems(&err), 4);
     assert_says(err, "key 'n'");
     assert_says(err, "tensor 'a'");
@@ -324,7 +345,8 @@ static void write_shard(const char *in, const char *file_name, const char *names
 
 static void write_index(const char *in, const char *text) { write_file(in_folder(in, "model.safetensors.index.json"), text, strlen(text)); }
 
-static const char two_shards[] = "{\"metadata\":{\"total_size\":4},\"weight_map\":{\"c\":\"model-00002-of-00002.safetensors\",\"a\":\"model-00001-of-00002.safetensors\","
+static const char two_shards[] = "{\"metadata\":{\"total_size\":4},\"weight_map\":{\"c\":\"model-00002-of-00002.safetensors\","
+                                 "\"a\":\"model-00001-of-00002.safetensors\","
                                  "\"b\":\"model-00001-of-00002.safetensors\",\"d\":\"model-00002-of-00002.safetensors\"}}";
 
 START_TEST(an_index_and_its_shards) {
@@ -366,12 +388,18 @@ START_TEST(an_index_that_is_wrong) {
     write_shard(in, "model-00002-of-00002.safetensors", "cda");
     err = refused_path(in, CLOVER_BAD_INPUT);
     assert_says(err, "tensor 'a' is also in");
-    static const struct { const char *text, *says; } cases[] = {
-        { "", "is empty" }, { "[]", "the index is JSON, but no object" }, { "{\"weight_map\":", "the index is no proper JSON" },
-        { "{}", "has no object \"weight_map\"" }, { "{\"weight_map\":[1]}", "has no object \"weight_map\"" }, { "{\"weight_map\":{}}", "weight_map names no tensor" },
-        { "{\"weight_map\":{\"a\":7}}", "tensor 'a' is said to be in no text" }, { "{\"weight_map\":{\"a\":\"\"}}", "tensor 'a' is said to be in ''" },
-        { "{\"weight_map\":{\"a\":\"../x.safetensors\"}}", "tensor 'a' is said to be in '../x.safetensors', expected the name of a file in the same folder" },
-        { "{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\",\"a\":\"b\"}}", "duplicate object key" } };
+    static const struct { const char *text, *says;
+    } cases[] = { { "", "is empty" },
+                  { "[]", "the index is JSON, but no object" },
+                  { "{\"weight_map\":", "the index is no proper JSON" },
+                  { "{}", "has no object \"weight_map\"" },
+                  { "{\"weight_map\":[1]}", "has no object \"weight_map\"" },
+                  { "{\"weight_map\":{}}", "weight_map names no tensor" },
+                  { "{\"weight_map\":{\"a\":7}}", "tensor 'a' is said to be in no text" },
+                  { "{\"weight_map\":{\"a\":\"\"}}", "tensor 'a' is said to be in ''" },
+                  { "{\"weight_map\":{\"a\":\"../x.safetensors\"}}",
+                    "tensor 'a' is said to be in '../x.safetensors', expected the name of a file in the same folder" },
+                  { "{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\",\"a\":\"b\"}}", "duplicate object key" } };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         write_index(in, cases[i].text);
         err = refused_path(in, CLOVER_BAD_INPUT);
