@@ -102,8 +102,8 @@ START_TEST(one_problem_too_many_is_in_the_singular) {
     ck_assert_str_eq(strrchr(err.text, '\n') + 1, "... and 1 more problem");
     error_add(&err, CLOVER_BAD_INPUT, "x");
     ck_assert_str_eq(strrchr(err.text, '\n') + 1, "... and 2 more problems");
-    for (int i = 3; i <= 100000; i++) error_add(&err, CLOVER_BAD_INPUT, "x");
-    ck_assert_str_eq(strrchr(err.text, '\n') + 1, "... and 100000 more problems");
+    for (int i = 3; i <= 12345; i++) error_add(&err, CLOVER_BAD_INPUT, "x");
+    ck_assert_str_eq(strrchr(err.text, '\n') + 1, "... and 12345 more problems");
     ck_assert_uint_lt(strlen(err.text), CLOVER_ERROR_TEXT);
 }
 END_TEST
