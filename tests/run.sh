@@ -118,7 +118,7 @@ build() {                       # VARIANT TARGET...; false: what was built befor
     $MAKE -k -j"$JOBS" VARIANT="$variant" "$@" >"$OUT/build.$variant.log" 2>&1 && return
     count "build.$variant" 0 1 0
     echo "the build of $variant FAILED, so its tests do not run ($OUT/build.$variant.log):"
-    grep -E 'error:|error |undefined|No rule|missing Debian' "$OUT/build.$variant.log" | head -40 | sed 's/^/    /'
+    grep -E 'error:|error |undefined|No rule|missing Debian' "$OUT/build.$variant.log" | awk '!seen[$0]++' | head -20 | sed 's/^/    /'
     return 1
 }
 
