@@ -1,0 +1,589 @@
+/* diff_run.c - the passes of a diff over the steps of a case. [DIF-2, DIF-3]
+ *
+ * A pass is a session whose watcher puts the dump's values in place of the computed ones, stage by stage: what a stage
+ * computes then is rule(dump's inputs), or, where the dump lacks an input, what follows from the nearest values that it
+ * has; and the state that the next step starts from is the dump's as far as the dump tells it. Three passes:
+ *   1. exact arithmetic on the dump's values      added = dump - computed, inherited = computed - golden
+ *   2. the profile's arithmetic on the same       floor = computed here - computed in pass 1
+ *   3. the profile's arithmetic on its own values what rounding alone does to the whole, against the golden */
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "../ref/error.h"
+#include "../ref/files/quant.h"
+#include "../ref/files/safetensors.h"
+#include "diff_parts.h"
+#include "output.h"
+
+/* ---- lists that grow ------------------------------------------------------------------------------------------- */
+
+static void add_line(DiffRun *d, char ***list, int64_t *n, int64_t *room, const char *format, va_list args) {
+    char text[768];
+    vsnprintf(text, sizeof text, format, args);
+    for (int64_t i = 0; i < *n; i++)
+        if (strcmp((*list)[i], text) == 0) return;   /* said already */
+    if (*n == *room) {
+        const int64_t more = *room ? 2 * *room : 16;
+        char **grown = realloc(*list, (size_t)more * sizeof *grown);
+        if (!grown) {
+            error_memory(d->err, "the report", (size_t)more * sizeof *grown);
+            return;
+        }
+        *list = grown;
+        *room = more;
+    }
+    char *copy = malloc(strlen(text) + 1);
+    if (!copy) {
+        error_memory(d->err, "the report", strlen(text) + 1);
+        return;
+    }
+    strcpy(copy, text);
+    (*list)[(*n)++] = copy;
+}
+
+void diff_note(DiffRun *d, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    add_line(d, &d->result->note, &d->result->n_notes, &d->room_notes, format, args);
+    va_end(args);
+}
+
+void diff_not_compared(DiffRun *d, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    add_line(d, &d->result->not_compared, &d->result->n_not_compared, &d->room_not_compared, format, args);
+    va_end(args);
+}
+
+static ProbeResult *add_probe(DiffRun *d) {
+    DiffResult *r = d->result;
+    if (r->n_probes == d->room_probes) {
+        const int64_t more = d->room_probes ? 2 * d->room_probes : 256;
+        ProbeResult *probes = realloc(r->probe, (size_t)more * sizeof *probes);
+        if (probes) r->probe = probes;
+        double *floors = probes ? realloc(d->total_floor, (size_t)more * 2 * sizeof *floors) : NULL;
+        if (!floors) {
+            error_memory(d->err, "the results", (size_t)more * sizeof *probes);
+            return NULL;
+        }
+        d->total_floor = floors;
+        d->room_probes = more;
+    }
+    d->total_floor[2 * r->n_probes] = d->total_floor[2 * r->n_probes + 1] = 0;
+    ProbeResult *p = &r->probe[r->n_probes++];
+    *p = (ProbeResult){ .layer = -1 };
+    return p;
+}
+
+/* ---- scratch --------------------------------------------------------------------------------------------------- */
+
+static void scratch_put(DiffRun *d, const double *data, int64_t n) {
+    const char *p = (const char *)data;
+    for (size_t left = (size_t)n * sizeof *data; left > 0 && d->err->status == CLOVER_OK;) {
+        const ssize_t wrote = pwrite(d->scratch.fd, p, left, (off_t)d->scratch.used);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote <= 0) {
+            error_set(d->err, CLOVER_SYSTEM, "cannot write the scratch file: %s", wrote < 0 ? strerror(errno) : "disk full");
+            return;
+        }
+        p += wrote;
+        left -= (size_t)wrote;
+        d->scratch.used += (uint64_t)wrote;
+    }
+}
+
+static void scratch_get(DiffRun *d, uint64_t at, double *data, int64_t n) {
+    char *p = (char *)data;
+    for (size_t left = (size_t)n * sizeof *data; left > 0 && d->err->status == CLOVER_OK;) {
+        const ssize_t got = pread(d->scratch.fd, p, left, (off_t)at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) {
+            error_set(d->err, CLOVER_SYSTEM, "cannot read the scratch file: %s", got < 0 ? strerror(errno) : "it is shorter than it was");
+            return;
+        }
+        p += got;
+        left -= (size_t)got;
+        at += (uint64_t)got;
+    }
+}
+
+/* ---- one pass -------------------------------------------------------------------------------------------------- */
+
+typedef enum PassKind { PASS_EXACT, PASS_PROFILE, PASS_FREE } PassKind;
+
+typedef struct Pass {
+    DiffRun *d;
+    PassKind kind;
+    const BundleCase *c;
+    const BundleStep *step;
+    int64_t step_index;
+    const Safetensors *golden;       /* of the step, NULL when it was not recorded */
+    int64_t next;                    /* passes 2 and 3: the next result to fill */
+    uint64_t at;                     /* pass 2: where its computed values stand in the scratch */
+    double *probs; int64_t n_probs;  /* the layer's, as injected: weights of a followed choice are made from them */
+    double *ids; int64_t n_ids;      /* the layer's, as injected; NULL: the computed ones stand */
+    bool followed;                   /* the layer's ids are the dump's and not the computed ones */
+} Pass;
+
+static bool failed(const Pass *p) { return p->d->err->status != CLOVER_OK; }
+
+static bool golden_values(const Safetensors *s, const char *name, const int64_t *shape, int dims, double *out) {
+    const Tensor *t = s ? safetensors_tensor(s, name) : NULL;
+    if (!t || t->type != DT_F64 || t->dims != dims || memcmp(t->shape, shape, (size_t)dims * sizeof *shape) != 0) return false;
+    memcpy(out, t->data, (size_t)t->elements * sizeof *out);
+    return true;
+}
+
+static double *copy_of(DiffRun *d, const double *data, int64_t n) {
+    double *copy = malloc((size_t)n * sizeof *copy + 1);
+    if (copy) memcpy(copy, data, (size_t)n * sizeof *copy);
+    else error_memory(d->err, "a stage's values", (size_t)n * sizeof *copy);
+    return copy;
+}
+
+/* Rows of choices: how many of the dump's are not the computed ones, and of those, how many are near ties: the chosen
+ * probability lies within `error` of the one it replaces. */
+static void judge_ids(ProbeResult *r, const double *dump, const double *computed, const double *probs, int64_t T, int64_t k, int64_t E, double error) {
+    for (int64_t t = 0; t < T; t++) {
+        r->choices += k;
+        double lost = -1, won = 2;   /* the largest probability left out, the smallest put in its place */
+        int64_t off = 0;
+        for (int64_t i = 0; i < k; i++) {
+            const double mine = computed[t * k + i], theirs = dump[t * k + i];
+            bool kept = false, known = false;
+            for (int64_t j = 0; j < k; j++) {
+                kept |= dump[t * k + j] == mine;
+                known |= computed[t * k + j] == theirs;
+            }
+            const bool valid = theirs >= 0 && theirs < (double)E && theirs == floor(theirs);
+            if (!kept) lost = fmax(lost, probs[t * E + (int64_t)mine]);
+            if (!known) {
+                off++;
+                won = valid ? fmin(won, probs[t * E + (int64_t)theirs]) : -1;
+            }
+        }
+        r->flips += off;
+        if (off && lost - won <= error) r->near_ties += off;
+    }
+}
+
+/* How far the profile moves a probability: what a choice between two of them may turn on. */
+static double choice_error(const Pass *p) {
+    const DiffResult *r = p->d->result;
+    for (int64_t i = p->next - 1; i >= 0 && p->next - i < 4; i--)
+        if (strcmp(stage_of(r->probe[i].probe), "moe.probs") == 0) return 2 * p->d->options->margin_max * r->probe[i].floor_max;
+    return p->d->options->profile == CLOVER_BF16 ? 0x1p-6 : 0x1p-18;   /* probabilities not dumped */
+}
+
+/* A coreset differs at its bound when the differing experts' shares, or the shares before them, lie within the error
+ * of those at the bound. [COR-3] */
+static void judge_coreset(const Pass *p, ProbeResult *r, const double *dump, const double *computed, int64_t E) {
+    const int64_t T = p->n_probs / E, k = p->d->model->config.experts_used;
+    const double top_p = isnan(p->c->coreset_top_p) ? p->d->model->config.coreset_top_p : p->c->coreset_top_p;
+    const double error = choice_error(p) * (double)k;
+    double *share = calloc((size_t)E, sizeof *share), sum = 0;
+    if (!share) {
+        error_memory(p->d->err, "the coreset's shares", (size_t)E * sizeof *share);
+        return;
+    }
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t e = 0; e < E; e++) {
+            int64_t before = 0;   /* is e among the row's k largest? */
+            for (int64_t f = 0; f < E; f++) before += p->probs[t * E + f] > p->probs[t * E + e] || (p->probs[t * E + f] == p->probs[t * E + e] && f < e);
+            if (before < k) share[e] += p->probs[t * E + e];
+        }
+    for (int64_t e = 0; e < E; e++) sum += share[e];
+    for (int64_t e = 0; e < E; e++) {
+        r->choices++;
+        if (dump[e] == computed[e]) continue;
+        r->flips++;
+        double before = 0, gap = HUGE_VAL;
+        for (int64_t f = 0; f < E; f++) {
+            if (share[f] > share[e] || (share[f] == share[e] && f < e)) before += share[f] / sum;
+            if (dump[f] != dump[e]) gap = fmin(gap, fabs(share[f] - share[e]) / sum);   /* to the nearest one on the other side */
+        }
+        r->near_ties += fabs(before - top_p) <= error || gap <= error;
+    }
+    free(share);
+}
+
+/* Weights [T,k] of given ids from the layer's probabilities. [MOE-2] */
+static void weights_of(double *weights, const double *ids, const double *probs, int64_t T, int64_t k, int64_t E) {
+    for (int64_t t = 0; t < T; t++) {
+        double sum = 0;
+        for (int64_t i = 0; i < k; i++) sum += probs[t * E + (int64_t)ids[t * k + i]];
+        for (int64_t i = 0; i < k; i++) weights[t * k + i] = probs[t * E + (int64_t)ids[t * k + i]] / sum;
+    }
+}
+
+static bool valid_ids(const double *ids, int64_t n, int64_t E) {
+    for (int64_t i = 0; i < n; i++)
+        if (!(ids[i] >= 0 && ids[i] < (double)E && ids[i] == floor(ids[i]))) return false;
+    return true;
+}
+
+/* Keeps what the layer's later stages are judged with. */
+static void remember(Pass *p, const char *stage, const double *data, int64_t n) {
+    double **slot = strcmp(stage, "moe.probs") == 0 ? &p->probs : strcmp(stage, "moe.ids") == 0 ? &p->ids : NULL;
+    if (!slot) return;
+    free(*slot);
+    *slot = copy_of(p->d, data, n);
+    if (slot == &p->probs) p->n_probs = n, p->followed = false;
+    else p->n_ids = n;
+}
+
+static void fill_numbers(Pass *p, ProbeResult *r, const double *dump, const double *computed, int64_t n) {
+    DiffRun *d = p->d;
+    double *golden = copy_of(d, computed, n);
+    if (!golden) return;
+    const bool have = golden_values(p->golden, r->probe, r->shape, r->dims, golden);
+    bool ok = difference(&r->added, dump, computed, n, r->type) && difference(&r->total, dump, golden, n, r->type);
+    double squares = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double off = computed[i] - golden[i];
+        squares += off * off;
+        r->inherited_max = fmax(r->inherited_max, fabs(off));
+    }
+    r->inherited_rms = sqrt(squares / (double)n);
+    if (strcmp(r->probe, "logits") == 0 && r->total.not_finite == 0) logits_figures(&r->logits, dump, golden, r->shape[0], r->shape[1]);
+    if (!have) snprintf(r->note, sizeof r->note, "the golden has no such probe: compared with the rule alone");
+    if (!ok) error_memory(d->err, "the figures", (size_t)n * sizeof *golden);
+    free(golden);
+}
+
+/* What storing in the dump's type adds: [0] rms, [1] max, over the computed values. */
+static void storage_floor(const double *computed, int64_t n, DType type, double out[2]) {
+    double squares = 0;
+    out[1] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double off = round_to_type(type, computed[i]) - computed[i];
+        squares += off * off;
+        out[1] = fmax(out[1], fabs(off));
+    }
+    out[0] = n ? sqrt(squares / (double)n) : 0;
+}
+
+/* Pass 1 at one stage: compare, keep, inject. */
+static void exact_stage(Pass *p, const char *name, double *data, const int64_t *shape, int dims) {
+    DiffRun *d = p->d;
+    const char *stage = stage_of(name);
+    int64_t n = 1, rows = 0;
+    for (int i = 0; i < dims; i++) n *= shape[i];
+    const int64_t E = d->model->config.experts;
+    /* The expert weights of a followed choice: the rule, given those ids. */
+    if (strcmp(stage, "moe.weights") == 0 && p->followed && p->ids && p->probs) weights_of(data, p->ids, p->probs, shape[0], shape[1], E);
+
+    double *dump = malloc((size_t)n * sizeof *dump + 1);
+    if (!dump) {
+        error_memory(d->err, "a stage of the dump", (size_t)n * sizeof *dump);
+        return;
+    }
+    DType type = DT_F64;
+    CloverError why;
+    const DumpFound found = dump_load(d->dump, p->c->name, p->step->name, name, shape, dims, dump, &type, &rows, &why);
+    if (found == DUMP_ABSENT) diff_not_compared(d, "%s/%s %s", p->c->name, p->step->name, stage_of(name) == name ? name : "LNN stages that the dump lacks");
+    if (found != DUMP_ABSENT) {
+        ProbeResult *r = add_probe(d);
+        if (r) {
+            r->case_name = p->c->name;
+            r->step = p->step->name;
+            r->step_index = p->step_index;
+            snprintf(r->probe, sizeof r->probe, "%s", name);
+            r->layer = stage == name ? -1 : strtoll(name + 1, NULL, 10);
+            r->type = type;
+            r->dims = dims;
+            memcpy(r->shape, shape, (size_t)dims * sizeof *shape);
+            r->injected = true;
+            if (found == DUMP_WRONG) {
+                r->verdict = STAGE_WRONG;
+                snprintf(r->note, sizeof r->note, "%.250s", why.text);
+            } else {
+                int64_t skip = n - rows * (n / shape[0]);   /* rows that the dump lacks stand before those it has */
+                if (rows == shape[0]) skip = 0;
+                if (skip) r->shape[0] = rows;
+                fill_numbers(p, r, dump + skip, data + skip, n - skip);
+                double storage[2];
+                storage_floor(data + skip, n - skip, type, storage);
+                r->floor_rms = storage[0];
+                r->floor_max = storage[1];
+                scratch_put(d, data + skip, n - skip);
+                const bool usable = r->added.not_finite == 0 && (strcmp(stage, "moe.ids") != 0 || valid_ids(dump, n, E));
+                if (strcmp(stage, "moe.ids") == 0) p->followed = usable;
+                if (usable) memcpy(data + skip, dump + skip, (size_t)(n - skip) * sizeof *dump);
+            }
+        }
+    }
+    remember(p, stage, data, n);
+    free(dump);
+}
+
+/* Passes 2 and 3 meet the same stages in the same order; find this one among the results. */
+static ProbeResult *same_stage(Pass *p, const char *name) {
+    DiffResult *r = p->d->result;
+    if (p->next >= r->n_probes) return NULL;
+    ProbeResult *candidate = &r->probe[p->next];
+    if (candidate->step_index != p->step_index || strcmp(candidate->case_name, p->c->name) != 0 || strcmp(candidate->probe, name) != 0) return NULL;
+    p->next++;
+    return candidate;
+}
+
+/* Pass 2: what the profile computes here, against what exact computed; then inject the dump again. */
+static void profile_stage(Pass *p, const char *name, double *data, const int64_t *shape, int dims) {
+    DiffRun *d = p->d;
+    const char *stage = stage_of(name);
+    const int64_t E = d->model->config.experts;
+    int64_t n = 1, rows;
+    for (int i = 0; i < dims; i++) n *= shape[i];
+    if (strcmp(stage, "moe.weights") == 0 && p->followed && p->ids && p->probs) weights_of(data, p->ids, p->probs, shape[0], shape[1], E);
+    ProbeResult *r = same_stage(p, name);
+    if (r && r->verdict != STAGE_WRONG) {
+        const int64_t had = r->shape[0] * (n / shape[0]), skip = n - had;
+        double *computed = malloc((size_t)n * sizeof *computed + 1), *dump = malloc((size_t)n * sizeof *dump + 1);
+        DType type;
+        CloverError why;
+        if (computed && dump) {
+            scratch_get(d, p->at, computed, had);
+            p->at += (uint64_t)had * sizeof *computed;
+            double squares = 0, largest = 0;
+            for (int64_t i = 0; i < had; i++) {
+                const double off = data[skip + i] - computed[i];
+                squares += off * off;
+                largest = fmax(largest, fabs(off));
+            }
+            r->floor_rms = sqrt(r->floor_rms * r->floor_rms + squares / (double)(had ? had : 1));
+            r->floor_max += largest;
+            const bool loaded = dump_load(d->dump, p->c->name, p->step->name, name, shape, dims, dump, &type, &rows, &why) == DUMP_FOUND;
+            int64_t past = 0;
+            for (int64_t i = 0; loaded && i < had; i++) past += !(fabs(dump[skip + i] - computed[i]) <= d->options->margin_max * r->floor_max);
+            r->beyond = had ? (double)past / (double)had : 0;
+            if (loaded) {
+                if (is_choice(stage) && p->probs) {
+                    r->flips = r->near_ties = r->choices = 0;
+                    if (strcmp(stage, "moe.ids") == 0) judge_ids(r, dump, computed, p->probs, shape[0], shape[1], E, choice_error(p));
+                    else judge_coreset(p, r, dump, computed, E);
+                }
+                const bool usable = r->added.not_finite == 0 && (strcmp(stage, "moe.ids") != 0 || valid_ids(dump, n, E));
+                if (strcmp(stage, "moe.ids") == 0) p->followed = usable;
+                if (usable) memcpy(data + skip, dump + skip, (size_t)had * sizeof *dump);
+            }
+        } else error_memory(d->err, "a stage's values", (size_t)n * sizeof *computed);
+        free(computed);
+        free(dump);
+    }
+    remember(p, stage, data, n);
+}
+
+/* Pass 3: the profile on its own, against the golden. */
+static void free_stage(Pass *p, const char *name, const double *data, const int64_t *shape, int dims) {
+    int64_t n = 1;
+    for (int i = 0; i < dims; i++) n *= shape[i];
+    const int64_t index = p->next;
+    ProbeResult *r = same_stage(p, name);
+    if (!r) return;
+    double *golden = copy_of(p->d, data, n);
+    if (!golden) return;
+    if (golden_values(p->golden, name, shape, dims, golden)) {
+        double squares = 0, largest = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const double off = data[i] - golden[i];
+            squares += off * off;
+            largest = fmax(largest, fabs(off));
+        }
+        p->d->total_floor[2 * index] = sqrt(squares / (double)n);
+        p->d->total_floor[2 * index + 1] = largest;
+    }
+    free(golden);
+}
+
+static void watch(void *user, const char *name, double *data, const int64_t *shape, int dims) {
+    Pass *p = user;
+    if (failed(p)) return;
+    if (p->kind == PASS_EXACT) exact_stage(p, name, data, shape, dims);
+    else if (p->kind == PASS_PROFILE) profile_stage(p, name, data, shape, dims);
+    else free_stage(p, name, data, shape, dims);
+}
+
+/* ---- the steps of a case --------------------------------------------------------------------------------------- */
+
+typedef struct Named { const char *name; CloverSnapshot *snapshot; } Named;
+
+/* The dump's ids, where it has them, must be the step's: else it answers another prompt. */
+static void check_ids(Pass *p) {
+    const int64_t shape[1] = { p->step->n };
+    double *ids = malloc((size_t)p->step->n * sizeof *ids);
+    DType type;
+    int64_t rows;
+    CloverError why = { .text = "" };
+    if (!ids) {
+        error_memory(p->d->err, "a step's ids", (size_t)p->step->n * sizeof *ids);
+        return;
+    }
+    const DumpFound found = dump_load(p->d->dump, p->c->name, p->step->name, "ids", shape, 1, ids, &type, &rows, &why);
+    if (found == DUMP_WRONG)
+        error_set(p->d->err, CLOVER_BAD_INPUT, "%s/%s: the dump's ids do not fit the golden's %lld: another prompt? (%s)", p->c->name, p->step->name, (long long)p->step->n, why.text);
+    for (int64_t i = 0; found == DUMP_FOUND && i < p->step->n && !failed(p); i++)
+        if (ids[i] != (double)p->step->ids[i])
+            error_set(p->d->err, CLOVER_BAD_INPUT, "%s/%s: the dump's id %lld is %.0f, the golden's %d: the dump answers another prompt, so they cannot be compared",
+                      p->c->name, p->step->name, (long long)i, ids[i], (int)p->step->ids[i]);
+    free(ids);
+}
+
+static CloverStatus one_step(Pass *p, CloverSession *s, Named *snapshots, int64_t *n_snapshots, double *logits) {
+    DiffRun *d = p->d;
+    const BundleStep *st = p->step;
+    if (st->kind == STEP_SNAPSHOT) {
+        Named *slot = &snapshots[*n_snapshots];
+        slot->name = st->name;
+        CloverStatus status = clover_snapshot_take(s, &slot->snapshot, d->err);
+        if (status == CLOVER_OK) ++*n_snapshots;
+        return status;
+    }
+    if (st->kind == STEP_RESTORE) {
+        for (int64_t i = *n_snapshots - 1; i >= 0; i--)
+            if (strcmp(snapshots[i].name, st->name) == 0) return clover_snapshot_restore(s, snapshots[i].snapshot, d->err);
+        return error_set(d->err, CLOVER_BAD_INPUT, "%s: case %s restores a snapshot \"%s\" that no step before took", d->bundle->path, p->c->name, st->name);
+    }
+    Safetensors *golden = NULL;
+    if (st->recorded) {
+        char *path = bundle_file(d->bundle, p->c, st->name, ".safetensors");
+        if (!path) return error_memory(d->err, "a path", 0);
+        CloverStatus status = safetensors_open(path, &golden, d->err);
+        free(path);
+        if (status != CLOVER_OK) return status;
+    }
+    p->golden = golden;
+    const bool dumped = dump_has_step(d->dump, p->c->name, st->name);
+    if (!dumped && p->kind == PASS_EXACT && st->recorded) diff_not_compared(d, "%s/%s (the dump has no such step)", p->c->name, st->name);
+    if (dumped && p->kind == PASS_EXACT) check_ids(p);
+    if (!failed(p)) {
+        CloverError own;
+        clover_session_watch(s, dumped ? watch : NULL, p);
+        const CloverStatus status = st->kind == STEP_COMMIT ? clover_commit(s, st->ids, st->n, logits, st->n, &own) : clover_preview(s, st->ids, st->n, logits, &own);
+        clover_session_watch(s, NULL, NULL);
+        if (status != CLOVER_OK && !failed(p)) *d->err = own;
+    }
+    safetensors_close(golden);
+    p->golden = NULL;
+    return d->err->status;
+}
+
+static CloverStatus one_pass(Pass *p) {
+    DiffRun *d = p->d;
+    const BundleCase *c = p->c;
+    const int64_t V = d->model->config.vocab;
+    CloverSessionOptions o = clover_session_defaults();
+    o.numerics = p->kind == PASS_EXACT ? CLOVER_EXACT : d->options->profile;
+    o.coreset_top_p = c->coreset_top_p;
+    o.capacity = 1;
+    int64_t longest = 1;
+    for (int64_t i = 0; i < c->n_steps; i++) {
+        if (c->step[i].kind == STEP_COMMIT) o.capacity += c->step[i].n;
+        if (c->step[i].n > longest) longest = c->step[i].n;
+    }
+    CloverSession *s = NULL;
+    Named *snapshots = calloc((size_t)c->n_steps + 1, sizeof *snapshots);
+    double *logits = malloc((size_t)(longest * V) * sizeof *logits);
+    int64_t n_snapshots = 0;
+    CloverStatus status = snapshots && logits ? clover_session_new(d->model, &o, &s, d->err) : error_memory(d->err, "a pass", (size_t)(longest * V) * sizeof *logits);
+    for (int64_t i = 0; i < c->n_steps && status == CLOVER_OK; i++) {
+        p->step = &c->step[i];
+        p->step_index = i;
+        status = one_step(p, s, snapshots, &n_snapshots, logits);
+    }
+    for (int64_t i = 0; i < n_snapshots; i++) clover_snapshot_free(snapshots[i].snapshot);
+    free(snapshots);
+    free(logits);
+    free(p->probs);
+    free(p->ids);
+    p->probs = p->ids = NULL;
+    clover_session_free(s);
+    return status;
+}
+
+CloverStatus diff_cases(DiffRun *d) {
+    for (int64_t i = 0; i < d->bundle->n_cases && d->err->status == CLOVER_OK; i++) {
+        const int64_t from = d->result->n_probes;
+        const uint64_t at = d->scratch.used;
+        for (PassKind kind = PASS_EXACT; kind <= PASS_FREE && d->err->status == CLOVER_OK; kind++) {
+            Pass p = { .d = d, .kind = kind, .c = &d->bundle->cases[i], .next = from, .at = at };
+            one_pass(&p);
+        }
+    }
+    return d->err->status;
+}
+
+/* ---- without a model ------------------------------------------------------------------------------------------- */
+
+/* What a sound engine may be off the golden when no rule is run: stated, not measured. */
+static double plain_bound(const DiffRun *d) { return d->options->profile == CLOVER_BF16 ? 0x1p-4 : d->options->profile == CLOVER_LLAMA_CPP ? 0x1p-6 : 0x1p-14; }
+
+static void plain_tensor(DiffRun *d, const BundleCase *c, int64_t step_index, const Tensor *t) {
+    const BundleStep *st = &c->step[step_index];
+    double *dump = malloc((size_t)t->elements * sizeof *dump + 1), *golden = malloc((size_t)t->elements * sizeof *golden + 1);
+    DType type = DT_F64;
+    int64_t rows = 0;
+    CloverError why;
+    if (!dump || !golden || t->type != DT_F64 || t->dims > 4 || t->dims < 1) {
+        if (!dump || !golden) error_memory(d->err, "a stage", (size_t)t->elements * sizeof *dump);
+        free(dump);
+        free(golden);
+        return;
+    }
+    memcpy(golden, t->data, (size_t)t->elements * sizeof *golden);
+    const DumpFound found = dump_load(d->dump, c->name, st->name, t->name, t->shape, t->dims, dump, &type, &rows, &why);
+    ProbeResult *r = found == DUMP_ABSENT ? NULL : add_probe(d);
+    if (found == DUMP_ABSENT) diff_not_compared(d, "%s/%s %s", c->name, st->name, t->name);
+    if (r) {
+        r->case_name = c->name, r->step = st->name, r->step_index = step_index, r->type = type, r->dims = t->dims;
+        snprintf(r->probe, sizeof r->probe, "%s", t->name);
+        r->layer = stage_of(r->probe) == r->probe ? -1 : strtoll(r->probe + 1, NULL, 10);
+        memcpy(r->shape, t->shape, (size_t)t->dims * sizeof *t->shape);
+        if (found == DUMP_WRONG) {
+            r->verdict = STAGE_WRONG;
+            snprintf(r->note, sizeof r->note, "%.250s", why.text);
+        } else {
+            const int64_t skip = rows == t->shape[0] ? 0 : (t->shape[0] - rows) * (t->elements / t->shape[0]), n = t->elements - skip;
+            r->shape[0] = rows;
+            if (!difference(&r->total, dump + skip, golden + skip, n, type)) error_memory(d->err, "the figures", (size_t)n * sizeof *golden);
+            r->added = r->total;
+            r->floor_rms = plain_bound(d) * rms_of(golden + skip, n) / d->options->margin_rms;
+            r->floor_max = plain_bound(d) * 16 * largest_of(golden + skip, n) / d->options->margin_max;
+            if (strcmp(r->probe, "logits") == 0 && r->total.not_finite == 0) logits_figures(&r->logits, dump + skip, golden + skip, rows, t->shape[1]);
+            if (is_choice(stage_of(r->probe)))
+                for (int64_t i = 0; i < n; i++) r->choices++, r->flips += dump[skip + i] != golden[skip + i];
+        }
+    }
+    free(dump);
+    free(golden);
+}
+
+CloverStatus diff_plain(DiffRun *d) {
+    diff_note(d, "no model was given: the dump is only compared with the golden, nothing says which stage added what; bound %.2g relative", plain_bound(d));
+    for (int64_t i = 0; i < d->bundle->n_cases; i++) {
+        const BundleCase *c = &d->bundle->cases[i];
+        for (int64_t k = 0; k < c->n_steps && d->err->status == CLOVER_OK; k++) {
+            if (!c->step[k].recorded) continue;
+            if (!dump_has_step(d->dump, c->name, c->step[k].name)) {
+                diff_not_compared(d, "%s/%s (the dump has no such step)", c->name, c->step[k].name);
+                continue;
+            }
+            Pass p = { .d = d, .c = c, .step = &c->step[k], .step_index = k };
+            check_ids(&p);
+            char *path = bundle_file(d->bundle, c, c->step[k].name, ".safetensors");
+            Safetensors *golden = NULL;
+            if (!path) error_memory(d->err, "a path", 0);
+            if (d->err->status == CLOVER_OK) safetensors_open(path, &golden, d->err);
+            free(path);
+            const TensorList list = golden ? safetensors_tensors(golden) : (TensorList){ 0 };
+            for (int64_t t = 0; t < list.n && d->err->status == CLOVER_OK; t++)
+                if (strcmp(list.tensor[t].name, "ids") != 0) plain_tensor(d, c, k, &list.tensor[t]);
+            safetensors_close(golden);
+        }
+    }
+    return d->err->status;
+}

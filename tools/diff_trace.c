@@ -1,0 +1,208 @@
+/* diff_trace.c - a run's decisions against the golden's: the first that differs, and whether rounding explains it. [DIF-9] */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../ref/error.h"
+#include "diff_parts.h"
+
+/* How far a probability may lie from the golden's by the profile's rounding alone: stated, since a decision is no sum of
+ * many elements whose floor could be measured. */
+static double probability_error(CloverNumerics profile) { return profile == CLOVER_F32 ? 1e-3 : 0.1; }
+
+static const char *kind_of(const json_t *step) {
+    const char *kind = json_string_value(json_object_get(step, "step"));
+    return kind ? kind : "?";
+}
+
+static double real_at(const json_t *array, size_t i) { return json_number_value(json_array_get(array, i)); }
+static bool same(const json_t *a, const json_t *b, const char *key) { return json_equal(json_object_get(a, key), json_object_get(b, key)); }
+
+/* One candidate or judged entry of both steps, by position. */
+static const json_t *entry(const json_t *step, const char *key, size_t i) { return json_array_get(json_object_get(step, key), i); }
+
+static void say(TraceResult *r, int64_t step, bool explained, const char *format, ...) {
+    va_list args;
+    r->differs = true;
+    r->explained = explained;
+    r->step = step;
+    const int used = snprintf(r->text, sizeof r->text, "decision %lld: ", (long long)step);
+    va_start(args, format);
+    vsnprintf(r->text + used, sizeof r->text - (size_t)used, format, args);
+    va_end(args);
+    const size_t length = strlen(r->text);
+    snprintf(r->text + length, sizeof r->text - length, "%s", explained ? "; a near tie, within the profile's error: what follows answers another text" : "");
+}
+
+/* Is row in a list of rows? */
+static bool lists(const json_t *rows, json_int_t row) {
+    size_t i;
+    json_t *value;
+    json_array_foreach((json_t *)(uintptr_t)rows, i, value)
+        if (json_integer_value(value) == row) return true;
+    return false;
+}
+
+/* A pass: every masked row's best token and probability, and which rows were fixed. False: they agree. */
+static bool pass_differs(TraceResult *r, int64_t at, const json_t *golden, const json_t *dump, double threshold, double error) {
+    const size_t n = json_array_size(json_object_get(golden, "candidates"));
+    if (!same(golden, dump, "pos") || json_array_size(json_object_get(dump, "candidates")) != n) {
+        say(r, at, false, "the golden's pass has %zu masked rows at position %lld, the dump's %zu at %lld", n, (long long)json_integer_value(json_object_get(golden, "pos")),
+            json_array_size(json_object_get(dump, "candidates")), (long long)json_integer_value(json_object_get(dump, "pos")));
+        return true;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const json_t *g = entry(golden, "candidates", i), *d = entry(dump, "candidates", i);
+        const double pg = real_at(g, 2), pd = real_at(d, 2);
+        const json_int_t row = json_integer_value(json_array_get(g, 0));
+        const bool near = fabs(pg - pd) <= error, fixed_g = lists(json_object_get(golden, "fixed"), row), fixed_d = lists(json_object_get(dump, "fixed"), row);
+        if (json_integer_value(json_array_get(g, 0)) != json_integer_value(json_array_get(d, 0))) {
+            say(r, at, false, "row %lld is masked in one pass and not in the other", (long long)row);
+            return true;
+        }
+        if ((fixed_g || fixed_d) && json_integer_value(json_array_get(g, 1)) != json_integer_value(json_array_get(d, 1))) {
+            say(r, at, near && pg < 0.5 + error, "row %lld: the golden's token is %lld (p %.6g), the dump's %lld (p %.6g)", (long long)row,
+                (long long)json_integer_value(json_array_get(g, 1)), pg, (long long)json_integer_value(json_array_get(d, 1)), pd);
+            return true;
+        }
+        if (fixed_g != fixed_d) {
+            say(r, at, near && (fabs(pg - threshold) <= error || n > 1), "row %lld is fixed by the %s only: p %.9g in the golden, %.9g in the dump, threshold %g", (long long)row,
+                fixed_g ? "golden" : "dump", pg, pd, threshold);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool round_differs(TraceResult *r, int64_t at, const json_t *golden, const json_t *dump, double error) {
+    if (!same(golden, dump, "draft")) {
+        say(r, at, false, "the drafts differ");
+        return true;
+    }
+    const size_t n = json_array_size(json_object_get(golden, "judged"));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *g = entry(golden, "judged", i), *d = entry(dump, "judged", i);
+        if (json_equal(json_array_get(g, 3), json_array_get(d, 3))) continue;
+        const double pg = real_at(g, 1), pd = real_at(d, 1);
+        say(r, at, d && fabs(pg - pd) <= error, "candidate %zu (token %lld) is accepted by the %s only: p %.9g in the golden, %.9g in the dump", i + 1,
+            (long long)json_integer_value(json_array_get(g, 0)), json_is_true(json_array_get(g, 3)) ? "golden" : "dump", pg, pd);
+        return true;
+    }
+    if (!same(golden, dump, "accepted") || !same(golden, dump, "bonus")) {
+        say(r, at, false, "accepted %lld and then %lld in the golden, %lld and then %lld in the dump", (long long)json_integer_value(json_object_get(golden, "accepted")),
+            (long long)json_integer_value(json_object_get(golden, "bonus")), (long long)json_integer_value(json_object_get(dump, "accepted")),
+            (long long)json_integer_value(json_object_get(dump, "bonus")));
+        return true;
+    }
+    return false;
+}
+
+static bool step_differs(TraceResult *r, int64_t at, const json_t *golden, const json_t *dump, double threshold, double error) {
+    const char *kind = kind_of(golden);
+    if (strcmp(kind, kind_of(dump)) != 0) {
+        say(r, at, false, "the golden has a %s here, the dump a %s", kind, kind_of(dump));
+        return true;
+    }
+    if (strcmp(kind, "pass") == 0) return pass_differs(r, at, golden, dump, threshold, error);
+    if (strcmp(kind, "round") == 0) return round_differs(r, at, golden, dump, error);
+    if (strcmp(kind, "block") == 0) {
+        if (same(golden, dump, "ids") && same(golden, dump, "emitted") && same(golden, dump, "pos")) return false;
+        say(r, at, false, "the blocks differ");
+        return true;
+    }
+    if (same(golden, dump, "id")) return false;
+    const double pg = json_number_value(json_object_get(golden, "p")), pd = json_number_value(json_object_get(dump, "p"));
+    say(r, at, pg > 0 && fabs(pg - pd) <= error && pg < 0.5 + error, "token %lld (p %.6g) in the golden, %lld (p %.6g) in the dump",
+        (long long)json_integer_value(json_object_get(golden, "id")), pg, (long long)json_integer_value(json_object_get(dump, "id")), pd);
+    return true;
+}
+
+static void compare_traces(DiffRun *d, const BundleCase *c, const json_t *golden, const json_t *dump, TraceResult *r) {
+    const json_t *gs = json_object_get(golden, "steps"), *ds = json_object_get(dump, "steps");
+    const double threshold = json_is_number(json_object_get(golden, "threshold")) ? json_number_value(json_object_get(golden, "threshold")) : 0.95;
+    const double error = probability_error(d->options->profile);
+    const size_t n = json_array_size(gs);
+    r->compared = json_is_array(ds) || json_is_array(json_object_get(dump, "tokens"));
+    for (size_t i = 0; json_is_array(ds) && i < n; i++) {
+        if (i >= json_array_size(ds)) {
+            say(r, (int64_t)i, false, "the dump's trace ends here, the golden's has %zu steps", n);
+            return;
+        }
+        if (step_differs(r, (int64_t)i, json_array_get(gs, i), json_array_get(ds, i), threshold, error)) return;
+    }
+    const json_t *gt = json_object_get(golden, "tokens"), *dt = json_object_get(dump, "tokens");
+    for (size_t i = 0; json_is_array(dt) && i < json_array_size(gt); i++)
+        if (!json_equal(json_array_get(gt, i), json_array_get(dt, i))) {
+            say(r, (int64_t)i, false, "output token %zu is %lld in the golden, %lld in the dump", i, (long long)json_integer_value(json_array_get(gt, i)),
+                (long long)json_integer_value(json_array_get(dt, i)));
+            return;
+        }
+    if (json_is_array(ds) && json_array_size(ds) > n) say(r, (int64_t)n, false, "the dump's trace goes on after the golden's end");
+    (void)c;
+}
+
+static void show(DiffRun *d, Feature f, bool differs) {
+    FeatureVerdict *v = &d->result->feature[f];
+    if (differs) *v = FEATURE_DIFFERS;
+    else if (*v == FEATURE_NOT_SHOWN) *v = FEATURE_CONFORMS;
+}
+
+/* Controls that are not neutral. */
+static bool controlled(const json_t *controls) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)controls, key, value) {
+        if (strcmp(key, "repetition_penalty") == 0 ? json_number_value(value) != 1 : strstr(key, "_penalty") && !strstr(key, "_start") && !strstr(key, "_window") && json_number_value(value) != 0) return true;
+        if (strcmp(key, "dllm_think_end_bias") == 0 && json_number_value(value) != 0) return true;
+    }
+    return false;
+}
+
+static CloverStatus one_trace(DiffRun *d, const BundleCase *c) {
+    TraceResult *r = &d->result->trace[d->result->n_traces];
+    *r = (TraceResult){ .case_name = c->name };
+    json_t *dump = dump_trace(d->dump, c->name, d->err);
+    if (!dump) {
+        if (d->err->status == CLOVER_OK) diff_not_compared(d, "%s/trace.json (the dump has none)", c->name);
+        return d->err->status;
+    }
+    char *path = bundle_file(d->bundle, c, "trace", ".json");
+    json_error_t where;
+    json_t *golden = path ? json_load_file(path, JSON_REJECT_DUPLICATES, &where) : NULL;
+    free(path);
+    if (!golden) {
+        json_decref(dump);
+        return error_set(d->err, CLOVER_BAD_INPUT, "%s: case %s: its trace cannot be read: %s", d->bundle->path, c->name, where.text);
+    }
+    d->result->n_traces++;
+    const json_t *prompt = json_object_get(dump, "prompt");
+    const bool text = c->prompt && !json_object_get(c->prompt, "ids");
+    bool same_prompt = true;
+    if (json_is_array(prompt)) {
+        same_prompt = json_equal(prompt, json_object_get(golden, "prompt"));
+        if (text) show(d, FEATURE_TOKENIZER, !same_prompt);
+    }
+    if (!same_prompt) {
+        r->compared = true;
+        say(r, 0, false, "the dump's prompt has other ids than the golden's");
+    } else compare_traces(d, c, golden, dump, r);
+    const char *mode = json_string_value(c->mode);
+    const bool differs = r->differs && !r->explained;
+    if (r->compared && mode && same_prompt) {
+        show(d, strcmp(mode, "denoise") == 0 ? FEATURE_DENOISE : strcmp(mode, "draft") == 0 ? FEATURE_DRAFT : FEATURE_CAUSAL, differs);
+        if (controlled(c->controls)) show(d, FEATURE_CONTROLS, differs);
+    }
+    json_decref(golden);
+    json_decref(dump);
+    return CLOVER_OK;
+}
+
+CloverStatus diff_traces(DiffRun *d) {
+    const int64_t n = d->bundle->n_cases;
+    d->result->trace = calloc((size_t)n + 1, sizeof *d->result->trace);
+    if (!d->result->trace) return error_memory(d->err, "traces", (size_t)n * sizeof *d->result->trace);
+    for (int64_t i = 0; i < n && d->err->status == CLOVER_OK; i++)
+        if (d->bundle->cases[i].has_trace) one_trace(d, &d->bundle->cases[i]);
+    return d->err->status;
+}
