@@ -27,9 +27,11 @@ START_TEST(thinking_off) {
 END_TEST
 
 START_TEST(a_system_turn_and_several_turns) {
-    const CloverMessage m[] = { { "system", "Be brief." }, { "user", "One?" }, { "assistant", "<think>\nhm\n</think>\n\nOne." }, { "user", "Two?" }, { "user", " and\nthree? " } };
+    const CloverMessage m[] = { { "system", "Be brief." }, { "user", "One?" }, { "assistant", "<think>\nhm\n</think>\n\nOne." },
+                                { "user", "Two?" }, { "user", " and\nthree? " } };
     check_chat(m, 5, true,
-               "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nOne?<|im_end|>\n<|im_start|>assistant\n<think>\nhm\n</think>\n\nOne.<|im_end|>\n"
+               "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nOne?<|im_end|>\n"
+               "<|im_start|>assistant\n<think>\nhm\n</think>\n\nOne.<|im_end|>\n"
                "<|im_start|>user\nTwo?<|im_end|>\n<|im_start|>user\n and\nthree? <|im_end|>\n<|im_start|>assistant\n<think>\n");
 }
 END_TEST
@@ -68,10 +70,12 @@ END_TEST
 START_TEST(what_is_no_chat_is_refused) {
     static const struct { CloverMessage m[3]; int64_t n; const char *says; } cases[] = {
         { { { "user", "x" } }, 0, "at least one message" }, { { { "user", "x" } }, -1, "at least one message" },
-        { { { "tool", "x" }, { "user", "x" } }, 2, "message 0: role \"tool\"" }, { { { "User", "x" } }, 1, "role \"User\"" }, { { { "", "x" } }, 1, "role \"\"" },
+        { { { "tool", "x" }, { "user", "x" } }, 2, "message 0: role 'tool'" }, { { { "User", "x" } }, 1, "role 'User'" },
+        { { { "", "x" } }, 1, "role ''" },
         { { { "user", "x" }, { "system", "x" }, { "user", "x" } }, 3, "message 1: a system message stands first" },
         { { { "system", "x" }, { "system", "x" }, { "user", "x" } }, 3, "message 1: a system message stands first" },
-        { { { "system", "x" } }, 1, "the last message is the system's" }, { { { "user", "x" }, { "assistant", "x" } }, 2, "the last message is the assistant's" },
+        { { { "system", "x" } }, 1, "the last message is the system's" },
+        { { { "user", "x" }, { "assistant", "x" } }, 2, "the last message is the assistant's" },
         { { { NULL, "x" } }, 1, "message 0 has no role" }, { { { "user", NULL } }, 1, "message 0 has no content" } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text = NULL;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "../clover.h"
 #include "../error.h"
+#include "names.h"
 
 static const char turn_start[] = "<|im_start|>", turn_end[] = "<|im_end|>\n";
 static const char thinking[] = "<think>\n", no_thinking[] = "<think>\n\n</think>\n\n";
@@ -15,13 +16,18 @@ static CloverStatus check_messages(const CloverMessage *messages, int64_t n, Clo
     if (n < 1) return error_set(err, CLOVER_USAGE, "a chat needs at least one message");
     for (int64_t i = 0; i < n; i++) {
         const char *role = messages[i].role;
-        if (!role || !messages[i].content) return error_set(err, CLOVER_USAGE, "message %lld has no %s", (long long)i, role ? "content" : "role");
+        char shown[NAME_SHOWN];
+        if (!role || !messages[i].content)
+            return error_set(err, CLOVER_USAGE, "message %lld has no %s", (long long)i, role ? "content" : "role");
         if (!is(role, "system") && !is(role, "user") && !is(role, "assistant"))
-            return error_set(err, CLOVER_USAGE, "message %lld: role \"%.40s\": expected system, user or assistant", (long long)i, role);
-        if (is(role, "system") && i > 0) return error_set(err, CLOVER_USAGE, "message %lld: a system message stands first or not at all", (long long)i);
+            return error_set(err, CLOVER_USAGE, "message %lld: role %s: expected system, user or assistant", (long long)i,
+                             name_show(role, strlen(role), shown));
+        if (is(role, "system") && i > 0)
+            return error_set(err, CLOVER_USAGE, "message %lld: a system message stands first or not at all", (long long)i);
     }
     if (!is(messages[n - 1].role, "user"))
-        return error_set(err, CLOVER_USAGE, "the last message is the %s's: expected the user's, for the model to answer", messages[n - 1].role);
+        return error_set(err, CLOVER_USAGE, "the last message is the %s's: expected the user's, for the model to answer",
+                         messages[n - 1].role);
     return CLOVER_OK;
 }
 
@@ -36,7 +42,8 @@ static char *put(char *to, const char *text) {
 CloverStatus clover_chat_text(const CloverMessage *messages, int64_t n, bool think, char **out, CloverError *err) {
     if (check_messages(messages, n, err) != CLOVER_OK) return err->status;
     size_t room = sizeof turn_start + sizeof "assistant\n" + sizeof no_thinking;
-    for (int64_t i = 0; i < n; i++) room += sizeof turn_start + strlen(messages[i].role) + 1 + strlen(messages[i].content) + sizeof turn_end;
+    for (int64_t i = 0; i < n; i++)
+        room += sizeof turn_start + strlen(messages[i].role) + 1 + strlen(messages[i].content) + sizeof turn_end;
     char *text = malloc(room);
     if (!text) return error_memory(err, "a chat", room);
 

@@ -35,7 +35,8 @@ static CloverStatus encode_piece(Encoder *e, const char *piece, size_t length) {
     for (size_t i = 0; i < length; i++) {
         unsigned char byte = (unsigned char)piece[i];
         e->space.id[i] = e->t->byte_id[byte];
-        if (e->space.id[i] < 0) return error_set(e->err, CLOVER_BAD_INPUT, "the vocabulary has no token for byte 0x%02X: this text cannot be encoded", byte);
+        if (e->space.id[i] < 0)
+            return error_set(e->err, CLOVER_BAD_INPUT, "the vocabulary has no token for byte 0x%02X: this text cannot be encoded", byte);
     }
     int32_t n = bpe_merge(&e->t->merges, &e->space, (int32_t)length);
     if (n < 0) return error_memory(e->err, "merging a piece", e->space.heap_room * 2 * sizeof(Candidate));
@@ -105,12 +106,13 @@ static CloverStatus encode_plain(Encoder *e, const char *text, size_t length) {
     return status;
 }
 
-CloverStatus clover_encode(const CloverTokenizer *t, const char *text, size_t length, bool special, int32_t **out, int64_t *n_out, CloverError *err) {
+CloverStatus clover_encode(const CloverTokenizer *t, const char *text, size_t length, bool special, int32_t **out, int64_t *n_out,
+                           CloverError *err) {
     enum { MOST = INT32_MAX / 4 };   /* NFC makes a text at most three times as long in bytes */
     if (length > MOST) return error_set(err, CLOVER_USAGE, "a text of %zu bytes: at most %d can be encoded at once", length, MOST);
     size_t bad = utf8_first_invalid(text, length);
     if (bad < length)
-        return error_set(err, CLOVER_BAD_INPUT, "the text is not UTF-8: byte 0x%02X at offset %zu", (unsigned)(unsigned char)text[bad], bad);
+        return error_set(err, CLOVER_BAD_INPUT, "the text is not UTF-8: byte 0x%02X at offset %zu", (unsigned char)text[bad], bad);
 
     Encoder e = {.t = t, .special = special, .err = err, .room = length / 3 + 16};
     e.id = malloc(e.room * sizeof *e.id);

@@ -1,4 +1,5 @@
 /* tokenizer_build.c - from a vocabulary's texts, as a file lists them, to a tokenizer. [TOK-2] [TOK-6] */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,15 @@
 const char tokenizer_pattern_qwen35[] =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|"
     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+void build_problem(TokenizerBuild *b, CloverStatus status, const char *format, ...) {
+    char problem[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(problem, sizeof problem, format, args);
+    va_end(args);
+    error_add(b->err, status, "%s: %s", b->source, problem);
+}
 
 /* ---- GPT-2's byte alphabet [TOK-2] ----------------------------------------------------------------------------- */
 
@@ -84,22 +94,22 @@ CloverStatus build_begin(TokenizerBuild *b, int64_t n, size_t merges) {
 
 void build_token(TokenizerBuild *b, int64_t id, TokenText token, const char *name) {
     if (id < 0 || id >= b->n) {
-        error_add(b->err, CLOVER_BAD_INPUT, "%s: %s: id %lld is out of range", b->source, name, (long long)id);
+        build_problem(b, CLOVER_BAD_INPUT, "%s: id %lld is out of range", name, (long long)id);
         return;
     }
     TokenText *there = &b->token[id];
     int32_t *slot = text_slot(b, token.text, token.length);
     char text[NAME_SHOWN], other[NAME_SHOWN];
     if (*slot >= 0 && *slot != id)
-        error_add(b->err, CLOVER_BAD_INPUT, "%s: %s: %s has two ids, %d and %lld", b->source, name, name_show(token.text, token.length, text),
-                  (int)*slot, (long long)id);
+        build_problem(b, CLOVER_BAD_INPUT, "%s: %s has two ids, %d and %lld", name,
+                      name_show(token.text, token.length, text), (int)*slot, (long long)id);
     else if (there->kind != TOKEN_NONE && *slot != id)
-        error_add(b->err, CLOVER_BAD_INPUT, "%s: %s: id %lld is both %s and %s", b->source, name, (long long)id,
-                  name_show(there->text, there->length, other), name_show(token.text, token.length, text));
+        build_problem(b, CLOVER_BAD_INPUT, "%s: id %lld is both %s and %s", name, (long long)id,
+                      name_show(there->text, there->length, other), name_show(token.text, token.length, text));
     else if (there->kind == TOKEN_ADDED)
-        error_add(b->err, CLOVER_BAD_INPUT, "%s: %s: id %lld is listed twice", b->source, name, (long long)id);
+        build_problem(b, CLOVER_BAD_INPUT, "%s: id %lld is listed twice", name, (long long)id);
     else if (token.kind == TOKEN_ADDED && token.length == 0)
-        error_add(b->err, CLOVER_BAD_INPUT, "%s: %s: an added token without text", b->source, name);
+        build_problem(b, CLOVER_BAD_INPUT, "%s: an added token without text", name);
     else {
         *there = token;
         *slot = (int32_t)id;
@@ -123,11 +133,11 @@ void build_merge(TokenizerBuild *b, int32_t rank, const char *left, size_t left_
     const char *absent = left_id < 0 ? name_show(left, left_length, shown) : right_id < 0 ? name_show(right, right_length, shown)
                        : result < 0 ? name_show(whole, length, shown) : NULL;
     if (absent)
-        error_add(b->err, CLOVER_BAD_INPUT, "%s: merge %d: its %s %s is not in the vocabulary", b->source, (int)rank,
-                  left_id < 0 || right_id < 0 ? "part" : "result", absent);
+        build_problem(b, CLOVER_BAD_INPUT, "merge %d: its %s %s is not in the vocabulary", (int)rank,
+                      left_id < 0 || right_id < 0 ? "part" : "result", absent);
     else if (!merge_table_add(&b->merges, (Merge){left_id, right_id, rank, result}))
-        error_add(b->err, CLOVER_BAD_INPUT, "%s: merge %d: %s and %s are merged by an earlier one already", b->source, (int)rank,
-                  name_show(left, left_length, shown), name_show(right, right_length, other));
+        build_problem(b, CLOVER_BAD_INPUT, "merge %d: %s and %s are merged by an earlier one already", (int)rank,
+                      name_show(left, left_length, shown), name_show(right, right_length, other));
     if (whole != small) free(whole);
 }
 
@@ -160,14 +170,15 @@ void build_split(TokenizerBuild *b, const char *pattern) {
     }
     int code;
     PCRE2_SIZE offset;
-    b->split = pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset, NULL);
+    uint32_t flags = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;   /* \C would part a character */
+    b->split = pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, flags, &code, &offset, NULL);
     if (!b->split && code == PCRE2_ERROR_HEAP_FAILED) {
         error_memory(b->err, "the split pattern", strlen(translated));
     } else if (!b->split) {
-        char message[256] = "";
+        char message[256] = "", shown[NAME_SHOWN];
         pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof message);
-        error_add(b->err, CLOVER_UNSUPPORTED, "%s: the split pattern does not compile: %s at offset %zu of \"%.*s\"", b->source, message, offset,
-                  200, translated);
+        build_problem(b, CLOVER_UNSUPPORTED, "the split pattern does not compile: %s at offset %zu of %s", message, offset,
+                      name_show(translated, strlen(translated), shown));
     }
     free(translated);
 }

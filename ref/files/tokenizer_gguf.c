@@ -15,17 +15,19 @@ static void expect_string(TokenizerBuild *b, const Gguf *g, const char *name, co
     const GgufKey *key = gguf_key(g, name);
     GgufString value;
     char shown[NAME_SHOWN];
-    if (!key) error_add(b->err, CLOVER_BAD_INPUT, "%s: key %s is missing (expected \"%s\")", b->source, name, expected);
-    else if (!gguf_string(key, &value)) error_add(b->err, CLOVER_BAD_INPUT, "%s: key %s: expected a string, found %s", b->source, name, gguf_type_name(key->type));
+    if (!key) build_problem(b, CLOVER_BAD_INPUT, "key %s is missing (expected \"%s\")", name, expected);
+    else if (!gguf_string(key, &value))
+        build_problem(b, CLOVER_BAD_INPUT, "key %s: expected a string, found %s", name, gguf_type_name(key->type));
     else if (value.length != strlen(expected) || memcmp(value.bytes, expected, value.length) != 0)
-        error_add(b->err, CLOVER_UNSUPPORTED, "%s: key %s is %s; only \"%s\" is supported", b->source, name, name_show(value.bytes, value.length, shown), expected);
+        build_problem(b, CLOVER_UNSUPPORTED, "key %s is %s; only \"%s\" is supported", name,
+                      name_show(value.bytes, value.length, shown), expected);
 }
 
 static const GgufKey *expect_strings(TokenizerBuild *b, const Gguf *g, const char *name) {
     const GgufKey *key = gguf_key(g, name);
-    if (!key) error_add(b->err, CLOVER_BAD_INPUT, "%s: key %s is missing", b->source, name);
+    if (!key) build_problem(b, CLOVER_BAD_INPUT, "key %s is missing", name);
     else if (key->type != GGUF_ARRAY || key->element != GGUF_STRING || key->count > MAX_TOKENS)
-        error_add(b->err, CLOVER_BAD_INPUT, "%s: key %s: expected an array of at most %d strings", b->source, name, (int)MAX_TOKENS);
+        build_problem(b, CLOVER_BAD_INPUT, "key %s: expected an array of at most %d strings", name, (int)MAX_TOKENS);
     else return key;
     return NULL;
 }
@@ -34,12 +36,12 @@ static const GgufKey *expect_strings(TokenizerBuild *b, const Gguf *g, const cha
 static const GgufKey *expect_types(TokenizerBuild *b, const Gguf *g, const GgufKey *tokens) {
     const GgufKey *key = gguf_key(g, KEY "token_type");
     int64_t first;
-    if (!key) error_add(b->err, CLOVER_BAD_INPUT, "%s: key " KEY "token_type is missing: it tells control tokens from text", b->source);
+    if (!key) build_problem(b, CLOVER_BAD_INPUT, "key " KEY "token_type is missing: it tells control tokens from text");
     else if (key->type != GGUF_ARRAY || (key->count > 0 && !gguf_int(key, 0, &first)))
-        error_add(b->err, CLOVER_BAD_INPUT, "%s: key " KEY "token_type: expected an array of integers", b->source);
+        build_problem(b, CLOVER_BAD_INPUT, "key " KEY "token_type: expected an array of integers");
     else if (tokens && key->count != tokens->count)
-        error_add(b->err, CLOVER_BAD_INPUT, "%s: key " KEY "token_type has %llu entries, " KEY "tokens has %llu", b->source,
-                  (unsigned long long)key->count, (unsigned long long)tokens->count);
+        build_problem(b, CLOVER_BAD_INPUT, "key " KEY "token_type has %llu entries, " KEY "tokens has %llu",
+                      (unsigned long long)key->count, (unsigned long long)tokens->count);
     else return key;
     return NULL;
 }
@@ -58,9 +60,9 @@ static void read_tokens(TokenizerBuild *b, const GgufKey *tokens, const GgufKey 
         if (type == TYPE_UNUSED) continue;
         if (type == TYPE_NORMAL || type == TYPE_CONTROL || type == TYPE_USER_DEFINED) build_token(b, id, token, name);
         else
-            error_add(b->err, type == 2 || type == 6 ? CLOVER_UNSUPPORTED : CLOVER_BAD_INPUT,
-                      "%s: %s: token type %lld%s (supported: 1 normal, 3 control, 4 user defined, 5 unused)", b->source, name, (long long)type,
-                      type == 2 ? " (unknown)" : type == 6 ? " (byte)" : "");
+            build_problem(b, type == 2 || type == 6 ? CLOVER_UNSUPPORTED : CLOVER_BAD_INPUT,
+                          "%s: token type %lld%s (supported: 1 normal, 3 control, 4 user defined, 5 unused)", name, (long long)type,
+                          type == 2 ? " (unknown)" : type == 6 ? " (byte)" : "");
     }
 }
 
@@ -72,8 +74,8 @@ static void read_merges(TokenizerBuild *b, const GgufKey *merges) {
     for (int32_t rank = 0; gguf_next_string(merges, &cursor, &merge); rank++) {
         const char *space = memchr(merge.bytes, ' ', merge.length), *right = space ? space + 1 : NULL, *end = merge.bytes + merge.length;
         if (!space || right == end || memchr(right, ' ', (size_t)(end - right)))
-            error_add(b->err, CLOVER_BAD_INPUT, "%s: " KEY "merges[%d]: expected two texts and a space between them, found %s", b->source, (int)rank,
-                      name_show(merge.bytes, merge.length, shown));
+            build_problem(b, CLOVER_BAD_INPUT, KEY "merges[%d]: expected two texts and a space between them, found %s", (int)rank,
+                          name_show(merge.bytes, merge.length, shown));
         else build_merge(b, rank, merge.bytes, (size_t)(space - merge.bytes), right, (size_t)(end - right));
     }
 }
@@ -89,7 +91,8 @@ static bool needs_merges(const TokenizerBuild *b) {
 static void refuse_true(TokenizerBuild *b, const Gguf *g, const char *name) {
     const GgufKey *key = gguf_key(g, name);
     bool value;
-    if (key && gguf_bool(key, 0, &value) && value) error_add(b->err, CLOVER_UNSUPPORTED, "%s: key %s is true; only false is supported", b->source, name);
+    if (key && gguf_bool(key, 0, &value) && value)
+        build_problem(b, CLOVER_UNSUPPORTED, "key %s is true; only false is supported", name);
 }
 
 static bool has_no_tokenizer(const Gguf *g) {
@@ -117,7 +120,7 @@ CloverStatus tokenizer_from_gguf(const Gguf *g, CloverTokenizer **out, CloverErr
     if (tokens && types && build_begin(&b, (int64_t)tokens->count, merges ? merges->count : 0) == CLOVER_OK) {
         read_tokens(&b, tokens, types);
         if (merges) read_merges(&b, merges);
-        else if (!gguf_key(g, KEY "merges") && needs_merges(&b)) error_add(err, CLOVER_BAD_INPUT, "%s: key " KEY "merges is missing", b.source);
+        else if (!gguf_key(g, KEY "merges") && needs_merges(&b)) build_problem(&b, CLOVER_BAD_INPUT, "key " KEY "merges is missing");
     }
     build_split(&b, tokenizer_pattern_qwen35);
     return build_finish(&b, out);

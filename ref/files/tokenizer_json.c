@@ -7,14 +7,16 @@
 #include <string.h>
 #include "../error.h"
 #include "map.h"
+#include "names.h"
 #include "tokenizer_parts.h"
 
 static void damaged(TokenizerBuild *b, const char *what, const char *expected) {
-    error_add(b->err, CLOVER_BAD_INPUT, "%s: %s: expected %s", b->source, what, expected);
+    build_problem(b, CLOVER_BAD_INPUT, "%s: expected %s", what, expected);
 }
 
 static void unsupported(TokenizerBuild *b, const char *what, const char *found, const char *supported) {
-    error_add(b->err, CLOVER_UNSUPPORTED, "%s: %s %.60s is not supported (supported: %s)", b->source, what, found, supported);
+    char shown[NAME_SHOWN];
+    build_problem(b, CLOVER_UNSUPPORTED, "%s %s is not supported (supported: %s)", what, name_show(found, strlen(found), shown), supported);
 }
 
 /* The "type" of an object, "null" for null or nothing, "?" for what has none. */
@@ -55,14 +57,16 @@ static void read_split(TokenizerBuild *b, const json_t *split) {
     const char *pattern = json_string_value(json_object_get(json_object_get(split, "pattern"), "Regex"));
     const char *behavior = json_string_value(json_object_get(split, "behavior"));
     if (!pattern) unsupported(b, "pre_tokenizer.Split", "without a Regex pattern", "a Regex pattern");
-    if (!behavior || strcmp(behavior, "Isolated") != 0) unsupported(b, "pre_tokenizer.Split.behavior", behavior ? behavior : "none", "Isolated");
+    if (!behavior || strcmp(behavior, "Isolated") != 0)
+        unsupported(b, "pre_tokenizer.Split.behavior", behavior ? behavior : "none", "Isolated");
     if (json_is_true(json_object_get(split, "invert"))) unsupported(b, "pre_tokenizer.Split.invert", "true", "false");
     if (pattern) build_split(b, pattern);
 }
 
 /* add_prefix_space and use_regex are true where they are not given. */
 static void read_byte_level(TokenizerBuild *b, const json_t *level) {
-    if (!json_is_false(json_object_get(level, "add_prefix_space"))) unsupported(b, "pre_tokenizer.ByteLevel.add_prefix_space", "true", "false");
+    if (!json_is_false(json_object_get(level, "add_prefix_space")))
+        unsupported(b, "pre_tokenizer.ByteLevel.add_prefix_space", "true", "false");
     if (!json_is_false(json_object_get(level, "use_regex"))) unsupported(b, "pre_tokenizer.ByteLevel.use_regex", "true", "false");
 }
 
@@ -70,14 +74,14 @@ static void read_pre_tokenizer(TokenizerBuild *b, const json_t *value) {
     const char *type = type_of(value);
     const json_t *parts = json_object_get(value, "pretokenizers");
     const json_t *split = json_array_get(parts, 0), *level = json_array_get(parts, 1);
-    if (strcmp(type, "Sequence") != 0 || json_array_size(parts) != 2 || strcmp(type_of(split), "Split") != 0 || strcmp(type_of(level), "ByteLevel") != 0) {
-        char found[200];
-        snprintf(found, sizeof found, "%.40s of %zu (%.40s, %.40s)", type, json_array_size(parts), type_of(split), type_of(level));
-        unsupported(b, "pre_tokenizer", strcmp(type, "Sequence") == 0 ? found : type, "Sequence of Split and ByteLevel");
-        return;
+    if (strcmp(type, "Sequence") != 0) unsupported(b, "pre_tokenizer", type, "Sequence of Split and ByteLevel");
+    else if (json_array_size(parts) != 2) unsupported(b, "pre_tokenizer", "Sequence of another length", "Sequence of Split and ByteLevel");
+    else if (strcmp(type_of(split), "Split") != 0) unsupported(b, "pre_tokenizer[0]", type_of(split), "Split");
+    else if (strcmp(type_of(level), "ByteLevel") != 0) unsupported(b, "pre_tokenizer[1]", type_of(level), "ByteLevel");
+    else {
+        read_split(b, split);
+        read_byte_level(b, level);
     }
-    read_split(b, split);
-    read_byte_level(b, level);
 }
 
 /* ByteLevel after the model moves offsets only; other processors add tokens. [TOK-5] */
@@ -96,8 +100,10 @@ static void read_decoder(TokenizerBuild *b, const json_t *value) {
 static void read_vocab(TokenizerBuild *b, json_t *vocab) {
     const char *text;
     json_t *id;
-    json_object_foreach(vocab, text, id)
-        build_token(b, json_is_integer(id) ? json_integer_value(id) : -1, (TokenText){.text = text, .length = strlen(text), .kind = TOKEN_NORMAL}, "vocab");
+    json_object_foreach(vocab, text, id) {
+        TokenText token = {.text = text, .length = strlen(text), .kind = TOKEN_NORMAL};
+        build_token(b, json_is_integer(id) ? json_integer_value(id) : -1, token, "vocab");
+    }
 }
 
 static void read_added(TokenizerBuild *b, json_t *added) {
@@ -113,9 +119,10 @@ static void read_added(TokenizerBuild *b, json_t *added) {
             continue;
         }
         refuse_set(b, entry, name, flags);
-        bool special = json_is_true(json_object_get(entry, "special"));
-        bool normalized = json_is_true(json_object_get(entry, "normalized"));
-        build_token(b, json_integer_value(id), (TokenText){json_string_value(content), json_string_length(content), TOKEN_ADDED, special, normalized}, name);
+        TokenText token = {.text = json_string_value(content), .length = json_string_length(content), .kind = TOKEN_ADDED,
+                           .special = json_is_true(json_object_get(entry, "special")),
+                           .normalized = json_is_true(json_object_get(entry, "normalized"))};
+        build_token(b, json_integer_value(id), token, name);
     }
 }
 
@@ -129,7 +136,8 @@ static void read_merges(TokenizerBuild *b, json_t *merges) {
         if (space && space[1] && !strchr(space + 1, ' ')) {
             build_merge(b, (int32_t)i, text, (size_t)(space - text), space + 1, strlen(space + 1));
         } else if (json_array_size(merge) == 2 && json_is_string(left) && json_is_string(right)) {
-            build_merge(b, (int32_t)i, json_string_value(left), json_string_length(left), json_string_value(right), json_string_length(right));
+            build_merge(b, (int32_t)i, json_string_value(left), json_string_length(left), json_string_value(right),
+                        json_string_length(right));
         } else {
             char name[48];
             snprintf(name, sizeof name, "merges[%zu]", i);
@@ -154,9 +162,11 @@ static int64_t count_ids(json_t *vocab, json_t *added) {
 }
 
 static void read_model(TokenizerBuild *b, const json_t *root) {
-    static const char *const fields[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges", NULL};
+    static const char *const fields[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback",
+                                         "ignore_merges", NULL};
     const json_t *model = json_object_get(root, "model");
-    json_t *vocab = json_object_get(model, "vocab"), *merges = json_object_get(model, "merges"), *added = json_object_get(root, "added_tokens");
+    json_t *vocab = json_object_get(model, "vocab"), *merges = json_object_get(model, "merges");
+    json_t *added = json_object_get(root, "added_tokens");
     const char *type = json_string_value(json_object_get(model, "type"));
     if (!json_is_object(model)) damaged(b, "model", "an object");
     else if (!type || strcmp(type, "BPE") != 0) unsupported(b, "model.type", type ? type : "none", "BPE");

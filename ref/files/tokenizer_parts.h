@@ -4,6 +4,7 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include "../error.h"
 #include "tokenizer.h"
 
 /* ---- merging --------------------------------------------------------------------------------------------------- */
@@ -82,6 +83,8 @@ typedef struct TokenizerBuild {
 /* The split pattern of pre "qwen35". */
 extern const char tokenizer_pattern_qwen35[];
 
+/* error_add with the source in front. */
+void build_problem(TokenizerBuild *b, CloverStatus status, const char *format, ...) CLOVER_PRINTF(3, 4);
 CloverStatus build_begin(TokenizerBuild *b, int64_t n, size_t merges);
 /* name: how the file calls this token, for messages. A text or an id that is taken is a problem, unless both are those
  * of one token (an added token may stand in the vocabulary too). */
