@@ -143,7 +143,9 @@ static void assert_all_types(const Gguf *g, uint64_t alignment) {
         ck_assert(t->shape[0] == 2 && t->shape[1] == i + 1 && t->shape[2] == 256);
         ck_assert_uint_eq(t->bytes, row * 2 * (uint64_t)(i + 1));
         ck_assert_uint_eq(t->offset % alignment, 0);
-        for (uint64_t k = 0; k < t->bytes; k++) ck_assert_uint_eq(t->data[k], (uint8_t)(16 * i + (int)(k / row)));
+        uint64_t wrong = 0;
+        for (uint64_t k = 0; k < t->bytes; k++) wrong += t->data[k] != (uint8_t)(16 * i + (int)(k / row));
+        ck_assert_uint_eq(wrong, 0);
     }
 }
 
@@ -445,7 +447,10 @@ END_TEST
 START_TEST(no_memory_at_any_point) {
     char folder[TEST_PATH];
     CloverError err;
-    if (!malloc_can_fail) return;
+    if (!malloc_can_fail()) {
+        puts("skip writers_no_memory (a sanitizer or valgrind has its own allocator)");
+        return;
+    }
     make_folder("writers", folder);
     const char *path = in_folder(folder, "a.gguf");
     bool failed = true;

@@ -1,5 +1,6 @@
 /* synth.c - clover synth: a random model of any shape, type and file form, streamed to disk. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,22 +163,22 @@ static CloverStatus write_weights(const Request *r, const SynthTensors *list, Sa
     return status == CLOVER_OK ? safetensors_writer_finish(w, err) : status;
 }
 
+/* What this command made, it takes away again when it fails: also when there is no memory for a path. */
+static void take_away(const char *folder) {
+    static const char *const ours[] = { "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json" };
+    int d = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; d >= 0 && i < sizeof ours / sizeof *ours; i++) unlinkat(d, ours[i], 0);
+    if (d >= 0) close(d);
+    rmdir(folder);
+}
+
 static CloverStatus write_folder(const Request *r, const SynthTensors *list, CloverError *err) {
     bool made;
     if (output_folder(r->out, r->force, &made, err) != CLOVER_OK) return err->status;
     SafetensorsWriter *w = safetensors_writer_new();
     CloverStatus status = w ? write_weights(r, list, w, err) : error_memory(err, "the writer", 1024);
     safetensors_writer_free(w);
-    if (status != CLOVER_OK && made) {                   /* what this command made, it takes away again */
-        static const char *const ours[] = { "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json" };
-        CloverError ignored;
-        for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-            char *path = text_format(&ignored, "%s/%s", r->out, ours[i]);
-            if (path) unlink(path);
-            free(path);
-        }
-        rmdir(r->out);
-    }
+    if (status != CLOVER_OK && made) take_away(r->out);
     return status;
 }
 
