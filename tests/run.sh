@@ -88,7 +88,7 @@ check_spec() {
 }
 
 check_sizes() {
-    find ref tools tests golden Makefile ./*.md -type f -not -path 'tests/vectors/*' -not -path 'golden/*/*' \
+    find . \( -path ./build -o -path ./.git -o -path ./tests/vectors -o -path './golden/*/*' \) -prune -o -type f \
         \( -name '*.[ch]' -o -name '*.inc' -o -name '*.cu' -o -name '*.sh' -o -name '*.py' -o -name '*.md' -o -name Makefile \) -exec wc -l {} + |
         awk -v max=$MAX_LINES '$2 != "total" && $1 > max { print $2 " has " $1 " lines, more than " max; bad = 1 } END { exit bad }' \
         >"$OUT/sizes.log"
