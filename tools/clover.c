@@ -16,6 +16,7 @@ static const Command commands[] = {
     { "logits", "exact logits and every intermediate value of a step, as safetensors", cmd_logits },
     { "inspect", "what a model file holds, lacks and can run", cmd_inspect },
     { "synth", "write a random model of any shape, type and file form", cmd_synth },
+    { "explain", "walk one row through one layer: clauses, formulas, shapes, numbers", cmd_explain },
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

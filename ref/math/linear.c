@@ -18,8 +18,7 @@ extern const Kernels kernels_avx2, kernels_avx512;
 
 const Kernels *kernels_best(void) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq")) return &kernels_avx512;
+    if (__builtin_cpu_supports("avx512f")) return &kernels_avx512;
     if (__builtin_cpu_supports("avx2")) return &kernels_avx2;
 #endif
     return &kernels_baseline;
