@@ -19,7 +19,7 @@ static DecodeRun *run_of(CloverMode mode) {
 }
 
 START_TEST(memory_may_run_out_at_any_allocation) {
-    if (!malloc_can_fail) {
+    if (!malloc_can_fail()) {
         printf("skip: sanitizers have an allocator of their own\n");
         return;
     }
