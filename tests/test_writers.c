@@ -155,7 +155,7 @@ START_TEST(gguf_every_type_reads_back) {
     CloverError err;
     make_folder("writers", folder);
     for (int i = 0; i < 3; i++) {
-        char name[16];
+        char name[24];
         Gguf *g;
         snprintf(name, sizeof name, "%d.gguf", i);
         all_types_file(in_folder(folder, name), i == 0 ? 0 : alignments[i], 0, &err);
