@@ -3,8 +3,8 @@
 #
 # The last line is plain: "N passed, N failed", with ", N skipped" when some were; skips are named above it. Every suite,
 # script and check that is expected leaves a count; one that leaves none (it crashed, say) counts as one failure.
-# A suite prints Check's summary line. A script in tests/cli prints "ok NAME", "not ok NAME" or "skip NAME (why)"; a suite
-# may print "skip NAME (why)" too.
+# A suite prints Check's summary line. A script in tests/cli prints "ok NAME" and "not ok NAME". Both may print "skip ..."
+# with what is skipped and why.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -27,7 +27,7 @@ run_suite() {                   # VARIANT NAME
     timeout 280 "build/$1/tests/$2" >"$log" 2>&1 </dev/null
     status=$?
     read -r checks failures errors <<<"$(read_check_summary "$log")"
-    skipped=$(grep -c '^skip ' "$log")
+    skipped=$(grep -c '^skip[ :]' "$log")
     if [ -z "${checks:-}" ] || [ "$checks" = 0 ]; then
         passed=0 failed=1
         echo "no test ran to its end (exit status $status)" >>"$log"
@@ -45,7 +45,7 @@ run_script() {                  # VARIANT NAME
     local id=$2.$1 log=$OUT/$2.$1.log passed failed skipped status
     CLOVER=build/$1/clover timeout 280 "tests/cli/$2.sh" >"$log" 2>&1 </dev/null
     status=$?
-    passed=$(grep -c '^ok ' "$log") failed=$(grep -c '^not ok ' "$log") skipped=$(grep -c '^skip ' "$log")
+    passed=$(grep -c '^ok ' "$log") failed=$(grep -c '^not ok ' "$log") skipped=$(grep -c '^skip[ :]' "$log")
     if [ $failed = 0 ] && { [ $status != 0 ] || [ $((passed + skipped)) = 0 ]; }; then
         failed=1
         echo "exit status $status, $passed passed, none reported as failed" >>"$log"
@@ -104,7 +104,7 @@ finish() {
         else p=0 f=1 s=0; echo "$id left no result"; fi
         passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     done
-    grep -h '^skip ' "$OUT"/*.log 2>/dev/null | sort -u
+    for id in "${expected[@]}"; do sed -n "s/^skip[: ]*/skip $id: /p" "$OUT/$id.log" 2>/dev/null; done
     if [ $skipped = 0 ]; then echo "$passed passed, $failed failed"
     else echo "$passed passed, $failed failed, $skipped skipped"; fi
     [ $failed = 0 ] && [ $passed -gt 0 ]
