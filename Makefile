@@ -173,6 +173,10 @@ $(B)/ref/math/kernels_%.o: ref/math/kernels.c Makefile | need
 	$(SAY) 'CC  $@'
 	$(RUN)$(CC) $(CFLAGS) $(FLAGS) $(FLAGS_$*) -DKERNELS_ISA=$* -c -o $@ $<
 
+# A golden bundle says which commit made it.
+$(B)/tools/golden_folder.o: FLAGS += -DCLOVER_COMMIT='"$(shell git describe --always --dirty 2>/dev/null || echo unknown)"'
+$(B)/tools/golden_folder.o: $(wildcard .git/logs/HEAD)
+
 $(B)/%.o: %.c Makefile | need
 	@mkdir -p $(@D)
 	$(SAY) 'CC  $@'

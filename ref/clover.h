@@ -27,6 +27,7 @@ extern "C" {
 #endif
 
 #define CLOVER_VERSION "0.1.0"
+#define CLOVER_SPEC_VERSION "1"      /* of SPEC.md, whose head says it */
 
 /* ---- errors ---------------------------------------------------------------------------------------------------- */
 

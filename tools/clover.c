@@ -14,6 +14,7 @@ typedef struct Command {
 static const Command commands[] = {
     { "run", "answer a prompt: token by token, block by block, or drafting for itself", cmd_run },
     { "logits", "exact logits and every intermediate value of a step, as safetensors", cmd_logits },
+    { "golden", "expected values of cases, step by step, as a bundle for clover diff", cmd_golden },
     { "inspect", "what a model file holds, lacks and can run", cmd_inspect },
     { "synth", "write a random model of any shape, type and file form", cmd_synth },
     { "explain", "walk one row through one layer: clauses, formulas, shapes, numbers", cmd_explain },
