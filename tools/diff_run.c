@@ -15,8 +15,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "../ref/error.h"
-#include "../ref/files/quant.h"
-#include "../ref/files/safetensors.h"
 #include "diff_parts.h"
 #include "output.h"
 
@@ -114,22 +112,6 @@ static void scratch_get(DiffRun *d, uint64_t at, double *data, int64_t n) {
 
 /* ---- one pass -------------------------------------------------------------------------------------------------- */
 
-typedef enum PassKind { PASS_EXACT, PASS_PROFILE, PASS_FREE } PassKind;
-
-typedef struct Pass {
-    DiffRun *d;
-    PassKind kind;
-    const BundleCase *c;
-    const BundleStep *step;
-    int64_t step_index;
-    const Safetensors *golden;       /* of the step, NULL when it was not recorded */
-    int64_t next;                    /* passes 2 and 3: the next result to fill */
-    uint64_t at;                     /* pass 2: where its computed values stand in the scratch */
-    double *probs; int64_t n_probs;  /* the layer's, as injected: weights of a followed choice are made from them */
-    double *ids; int64_t n_ids;      /* the layer's, as injected; NULL: the computed ones stand */
-    bool followed;                   /* the layer's ids are the dump's and not the computed ones */
-} Pass;
-
 static bool failed(const Pass *p) { return p->d->err->status != CLOVER_OK; }
 
 static bool golden_values(const Safetensors *s, const char *name, const int64_t *shape, int dims, double *out) {
@@ -144,97 +126,6 @@ static double *copy_of(DiffRun *d, const double *data, int64_t n) {
     if (copy) memcpy(copy, data, (size_t)n * sizeof *copy);
     else error_memory(d->err, "a stage's values", (size_t)n * sizeof *copy);
     return copy;
-}
-
-/* Rows of choices: how many of the dump's are not the computed ones, and of those, how many are near ties: the chosen
- * probability lies within `error` of the one it replaces. */
-static void judge_ids(ProbeResult *r, const double *dump, const double *computed, const double *probs, int64_t T, int64_t k, int64_t E, double error) {
-    for (int64_t t = 0; t < T; t++) {
-        r->choices += k;
-        double lost = -1, won = 2;   /* the largest probability left out, the smallest put in its place */
-        int64_t off = 0;
-        for (int64_t i = 0; i < k; i++) {
-            const double mine = computed[t * k + i], theirs = dump[t * k + i];
-            bool kept = false, known = false;
-            for (int64_t j = 0; j < k; j++) {
-                kept |= dump[t * k + j] == mine;
-                known |= computed[t * k + j] == theirs;
-            }
-            const bool valid = theirs >= 0 && theirs < (double)E && theirs == floor(theirs);
-            if (!kept) lost = fmax(lost, probs[t * E + (int64_t)mine]);
-            if (!known) {
-                off++;
-                won = valid ? fmin(won, probs[t * E + (int64_t)theirs]) : -1;
-            }
-        }
-        r->flips += off;
-        if (off && lost - won <= error) r->near_ties += off;
-    }
-}
-
-/* How far the profile moves a probability: what a choice between two of them may turn on. */
-static double choice_error(const Pass *p) {
-    const DiffResult *r = p->d->result;
-    for (int64_t i = p->next - 1; i >= 0 && p->next - i < 4; i--)
-        if (strcmp(stage_of(r->probe[i].probe), "moe.probs") == 0) return 2 * p->d->options->margin_max * r->probe[i].floor_max;
-    return p->d->options->profile == CLOVER_BF16 ? 0x1p-6 : 0x1p-18;   /* probabilities not dumped */
-}
-
-/* A coreset differs at its bound when the differing experts' shares, or the shares before them, lie within the error
- * of those at the bound. [COR-3] */
-static void judge_coreset(const Pass *p, ProbeResult *r, const double *dump, const double *computed, int64_t E) {
-    const int64_t T = p->n_probs / E, k = p->d->model->config.experts_used;
-    const double top_p = isnan(p->c->coreset_top_p) ? p->d->model->config.coreset_top_p : p->c->coreset_top_p;
-    const double error = choice_error(p) * (double)k;
-    double *share = calloc((size_t)E, sizeof *share), sum = 0;
-    if (!share) {
-        error_memory(p->d->err, "the coreset's shares", (size_t)E * sizeof *share);
-        return;
-    }
-    for (int64_t t = 0; t < T; t++)
-        for (int64_t e = 0; e < E; e++) {
-            int64_t before = 0;   /* is e among the row's k largest? */
-            for (int64_t f = 0; f < E; f++) before += p->probs[t * E + f] > p->probs[t * E + e] || (p->probs[t * E + f] == p->probs[t * E + e] && f < e);
-            if (before < k) share[e] += p->probs[t * E + e];
-        }
-    for (int64_t e = 0; e < E; e++) sum += share[e];
-    for (int64_t e = 0; e < E; e++) {
-        r->choices++;
-        if (dump[e] == computed[e]) continue;
-        r->flips++;
-        double before = 0, gap = HUGE_VAL;
-        for (int64_t f = 0; f < E; f++) {
-            if (share[f] > share[e] || (share[f] == share[e] && f < e)) before += share[f] / sum;
-            if (dump[f] != dump[e]) gap = fmin(gap, fabs(share[f] - share[e]) / sum);   /* to the nearest one on the other side */
-        }
-        r->near_ties += fabs(before - top_p) <= error || gap <= error;
-    }
-    free(share);
-}
-
-/* Weights [T,k] of given ids from the layer's probabilities. [MOE-2] */
-static void weights_of(double *weights, const double *ids, const double *probs, int64_t T, int64_t k, int64_t E) {
-    for (int64_t t = 0; t < T; t++) {
-        double sum = 0;
-        for (int64_t i = 0; i < k; i++) sum += probs[t * E + (int64_t)ids[t * k + i]];
-        for (int64_t i = 0; i < k; i++) weights[t * k + i] = probs[t * E + (int64_t)ids[t * k + i]] / sum;
-    }
-}
-
-static bool valid_ids(const double *ids, int64_t n, int64_t E) {
-    for (int64_t i = 0; i < n; i++)
-        if (!(ids[i] >= 0 && ids[i] < (double)E && ids[i] == floor(ids[i]))) return false;
-    return true;
-}
-
-/* Keeps what the layer's later stages are judged with. */
-static void remember(Pass *p, const char *stage, const double *data, int64_t n) {
-    double **slot = strcmp(stage, "moe.probs") == 0 ? &p->probs : strcmp(stage, "moe.ids") == 0 ? &p->ids : NULL;
-    if (!slot) return;
-    free(*slot);
-    *slot = copy_of(p->d, data, n);
-    if (slot == &p->probs) p->n_probs = n, p->followed = false;
-    else p->n_ids = n;
 }
 
 static void fill_numbers(Pass *p, ProbeResult *r, const double *dump, const double *computed, int64_t n) {
@@ -286,7 +177,7 @@ static void exact_stage(Pass *p, const char *name, double *data, const int64_t *
     DType type = DT_F64;
     CloverError why;
     const DumpFound found = dump_load(d->dump, p->c->name, p->step->name, name, shape, dims, dump, &type, &rows, &why);
-    if (found == DUMP_ABSENT) diff_not_compared(d, "%s/%s %s", p->c->name, p->step->name, stage_of(name) == name ? name : "LNN stages that the dump lacks");
+    if (found == DUMP_ABSENT) diff_not_compared(d, "%s/%s %s", p->c->name, p->step->name, name);
     if (found != DUMP_ABSENT) {
         ProbeResult *r = add_probe(d);
         if (r) {
