@@ -136,7 +136,7 @@ static const char *const needed_json[] = {
 };
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-START_TEST(every_missing_key_is_named) {   /* [CFG-2] */
+START_TEST(every_missing_key_is_named) {   /* [CFG-2] [ERR-3] */
     char name[128];
     Edit *all = edit_gguf();
     for (size_t i = 0; i < COUNT(needed_gguf); i++) {
@@ -164,7 +164,7 @@ START_TEST(every_missing_key_is_named) {   /* [CFG-2] */
     ck_assert_int_eq(problems(&err), COUNT(needed_json));
 } END_TEST
 
-START_TEST(a_failed_reading_leaves_the_config) {
+START_TEST(a_failed_reading_leaves_the_config) {   /* [ERR-5] */
     Edit *e = edit_gguf();
     edit_drop_key(e, "clover_moe.block_count");
     config.layers = 77;
@@ -686,6 +686,9 @@ START_TEST(stop_ids) {   /* [CFG-14] */
     assert_refused(read_gguf(e, CLOVER_REFUSE_DRIFTS), CLOVER_BAD_INPUT, "tokenizer.ggml.eos_token_id: id 4000 lies outside");
     int32_t many[CLOVER_MAX_STOPS + 1];
     for (int i = 0; i <= CLOVER_MAX_STOPS; i++) many[i] = i;
+    e = edit_gguf(); edit_ints(e, "clover_moe.generation.stop_token_ids", many, CLOVER_MAX_STOPS - 2);   /* eos and pad are two more */
+    assert_ok(read_gguf(e, CLOVER_REFUSE_DRIFTS), err);
+    ck_assert_int_eq(config.n_stops, CLOVER_MAX_STOPS);
     e = edit_gguf(); edit_ints(e, "clover_moe.generation.stop_token_ids", many, CLOVER_MAX_STOPS + 1);
     assert_refused(read_gguf(e, CLOVER_REFUSE_DRIFTS), CLOVER_UNSUPPORTED, "more than 64 stop ids");
 } END_TEST

@@ -1,7 +1,7 @@
 /* config.c - a model's numbers, from the keys of a GGUF or from config.json and generation_config.json. [CFG]
  *
  * The tables below are [CFG-2], [CFG-7], [CFG-11], [CFG-12] and [CFG-14] as data. Nothing is guessed: a key without a stated
- * default is needed, and all problems of a file are added to one error. */
+ * default is needed ([ERR-3]), and all problems of a file are added to one error ([ERR-2]). */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -122,7 +122,7 @@ typedef struct Source {
     const char *where;               /* the file, for messages */
     const Gguf *gguf;
     const char *architecture;        /* GGUF: what stands before each key */
-    const json_t *json, *fallback;   /* text_config, then what it stands in; or the same object twice */
+    const json_t *json, *fallback;   /* text_config, then what it stands in [CFG-10]; or the same object twice */
     CloverError *err;
 } Source;
 

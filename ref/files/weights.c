@@ -83,7 +83,7 @@ static const Role gdn_layer_roles[] = {
     { PLAIN,  { "ssm_conv1d.weight" },  { "linear_attn.conv1d.weight" },      C,  TAPS, QKV_ROWS,  LAYER(gdn.conv) },
     { PLAIN,  { "ssm_norm.weight" },    { "linear_attn.norm.weight" },        DV, ONE,  NO_HEADS,  LAYER(gdn.norm) },
     { RATE,   { "ssm_a", "ssm_a.weight" },                  { "linear_attn.A_log" },   HV, ONE, HEAD_ROWS, LAYER(gdn.rate) },
-    { PLAIN,  { "ssm_dt.bias", "ssm_dt", "ssm_dt.weight" }, { "linear_attn.dt_bias" }, HV, ONE, HEAD_ROWS, LAYER(gdn.dt_bias) },
+    { PLAIN,  { "ssm_dt.bias", "ssm_dt", "ssm_dt.weight" }, { "linear_attn.dt_bias" }, HV, ONE, HEAD_ROWS, LAYER(gdn.dt_bias) },  /* [TEN-12] */
 };
 
 /* In a GGUF any name of the layer that ends so counts, with or without .weight. [TEN-3] */
@@ -471,9 +471,13 @@ static void sort_out_the_rest(Binder *b) {
 
 /* ---- drifts and final forms ------------------------------------------------------------------------------------ */
 
-static void add_one(const double *factors, int64_t n) {
-    double *own = (double *)factors;   /* our own vector, still being made */
-    for (int64_t i = 0; own && i < n; i++) own[i] += 1;
+/* Adds 1 to the norms among the roles that base holds. */
+static void shift_norms(const Binder *b, const Role *roles, size_t n, const void *base) {
+    for (size_t i = 0; i < n; i++) {
+        if (roles[i].form != LAYER_NORM && roles[i].form != HEAD_NORM) continue;
+        double *own = (double *)*(const double *const *)((const char *)base + roles[i].field);   /* our own vector, still being made */
+        for (int64_t k = 0; own && k < b->size[roles[i].rows]; k++) own[k] += 1;
+    }
 }
 
 /* Norms become factors. [TEN-5] [TEN-11] */
@@ -487,14 +491,10 @@ static void settle_norms(Binder *b) {
                   "average %.3g, expected near 1; read it with --mend, show its garbage with --as-is, or write a right file",
                   b->where, (long long)b->norm_count, mean);
     if (b->form == NAMES_GGUF && !(unshifted && b->drifts == CLOVER_MEND)) return;
-    add_one(w->norm, b->size[D]);
+    shift_norms(b, model_roles, COUNT(model_roles), w);
     for (int64_t i = 0; i < w->layers; i++) {
-        LayerW *layer = &w->layer[i];
-        add_one(layer->attn_norm, b->size[D]);
-        add_one(layer->ffn_norm, b->size[D]);
-        if (!layer->full_attention) continue;
-        add_one(layer->attn.q_norm, b->size[WIDTH]);
-        add_one(layer->attn.k_norm, b->size[WIDTH]);
+        shift_norms(b, every_layer, COUNT(every_layer), &w->layer[i]);
+        if (w->layer[i].full_attention) shift_norms(b, attention_layer, COUNT(attention_layer), &w->layer[i]);
     }
 }
 
@@ -648,7 +648,7 @@ CloverStatus weights_bind(const TensorList *tensors, NameForm form, const Clover
     else error_memory(err, "the index of tensor names", (size_t)tensors->n * 64);
     names_free(&b.names);
     free(b.used);
-    if (err->status == CLOVER_OK) *out = weights;
+    if (err->status == CLOVER_OK) *out = weights;   /* else as it was [ERR-5] */
     else weights_free(&weights);
     return err->status;
 }
