@@ -17,6 +17,7 @@ static const Command commands[] = {
     { "golden", "expected values of cases, step by step, as a bundle for clover diff", cmd_golden },
     { "inspect", "what a model file holds, lacks and can run", cmd_inspect },
     { "synth", "write a random model of any shape, type and file form", cmd_synth },
+    { "diff", "where an engine first leaves the reference", cmd_diff },
     { "explain", "walk one row through one layer: clauses, formulas, shapes, numbers", cmd_explain },
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
