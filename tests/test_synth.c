@@ -463,6 +463,8 @@ START_TEST(tied_base_and_without_diffusion) {
     ck_assert(gguf_string(gguf_key(base, "general.architecture"), &s) && s.length == 9 && memcmp(s.bytes, "qwen35moe", 9) == 0);
     ck_assert_int_eq(key_int(base, "qwen35moe.block_count"), 4);
     ck_assert_ptr_null(gguf_key(base, "clover_moe.block_count"));
+    ck_assert_ptr_null(gguf_key(base, "qwen35moe.diffusion.block_size"));
+    ck_assert_int_eq(gguf_tensors(base).n, gguf_tensors(none).n);
     for (int64_t k = 0; k < gguf_tensors(none).n; k++) {             /* the base has the trunk's tensors, and the same */
         const Tensor *x = &gguf_tensors(none).tensor[k], *y = gguf_tensor(base, x->name);
         ck_assert(y && memcmp(x->data, y->data, x->bytes) == 0);
@@ -470,6 +472,26 @@ START_TEST(tied_base_and_without_diffusion) {
     gguf_close(tied);
     gguf_close(none);
     gguf_close(base);
+}
+END_TEST
+
+/* 30 / 44 in double, times 44, is a hair below 30, and Transformers truncates. */
+START_TEST(the_rotary_factor_survives_truncation) {
+    CloverError err;
+    CloverModel *m;
+    ck_assert_int_eq((int)(30.0 / 44 * 44), 29);
+    assert_synth("hf", "--head-width 44 --rotary-dims 30");
+    CloverOpenOptions options = clover_open_defaults();
+    assert_ok(clover_model_open(in_folder(folder, "hf"), &options, &m, &err), err);
+    ck_assert_int_eq(clover_model_config(m)->rotary_dims, 30);
+    clover_model_close(m);
+    Bytes config = read_file(in_folder(folder, "hf/config.json"));
+    put_number(&config, 0, 1);
+    const char *at = strstr((const char *)config.data, "\"partial_rotary_factor\": ");
+    ck_assert_ptr_nonnull(at);
+    double factor = strtod(at + strlen("\"partial_rotary_factor\": "), NULL);
+    ck_assert_int_eq((int)(factor * 44), 30);
+    free_bytes(&config);
 }
 END_TEST
 
@@ -671,6 +693,7 @@ Suite *synth_suite(void) {
     tcase_add_test(t, folder_forms);
     tcase_add_test(t, split_gguf_is_the_same_model);
     tcase_add_test(t, tied_base_and_without_diffusion);
+    tcase_add_test(t, the_rotary_factor_survives_truncation);
     tcase_add_test(t, models_open_and_run);
     tcase_add_loop_test(t, requests_that_make_no_sense, 0, sizeof refused / sizeof *refused);
     tcase_add_test(t, what_exists_stays_unless_forced);

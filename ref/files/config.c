@@ -652,7 +652,8 @@ static void folder_numbers(const Source *s, const Source *generation, Raw *raw) 
 
     double rotary = (double)c->head_width * raw->partial_rotary_factor;
     c->rotary_dims = CONFIG_REPORTED;
-    if (c->head_width > 0 && rotary >= 0 && rotary < 1e9 && rotary == floor(rotary)) c->rotary_dims = (int64_t)rotary;
+    bool whole = rotary - floor(rotary) <= 1e-12 * rotary;    /* for many R no double times the width is R exactly, only a hair above */
+    if (c->head_width > 0 && rotary >= 0 && rotary < 1e9 && whole) c->rotary_dims = (int64_t)rotary;
     else if (c->head_width > 0 && !isnan(raw->partial_rotary_factor))
         error_add(s->err, CLOVER_BAD_INPUT, "%s: partial_rotary_factor: %g of the head width %lld is no number of dims", s->where,
                   raw->partial_rotary_factor, (long long)c->head_width);
