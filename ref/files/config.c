@@ -658,6 +658,7 @@ static void folder_numbers(const Source *s, const Source *generation, Raw *raw) 
         error_add(s->err, CLOVER_BAD_INPUT, "%s: partial_rotary_factor: %g of the head width %lld is no number of dims", s->where,
                   raw->partial_rotary_factor, (long long)c->head_width);
     Entry tie;
+    c->tied = true;   /* where nothing is said, the tensors settle it; false needs a head [CFG-15] */
     if (look_up(s, NULL, "tie_word_embeddings", &tie) && !entry_bool(&tie, &c->tied)) wrong(s, &tie, "true or false");
 
     if (!stops_from(generation, c, NULL, "eos_token_id")) stops_from(s, c, NULL, "eos_token_id");

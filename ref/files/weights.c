@@ -594,6 +594,8 @@ static void bind_head(Binder *b) {
     char name[NAME_ROOM];
     const Tensor *t = find(b, "", b->form == NAMES_GGUF ? head_role.gguf : head_role.hf, ALTERNATIVES, name);
     if (t) bind_tensor(b, t, &head_role, b->w, false);
+    else if (b->form == NAMES_HF && !b->c->tied)
+        error_add(b->err, CLOVER_BAD_INPUT, "%s: missing tensor %s: config.json says tie_word_embeddings false, so the embedding is not the head", b->where, head_role.hf[0]);
     else b->w->head = b->w->embed;   /* tied [CFG-15] */
 }
 
