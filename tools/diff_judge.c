@@ -23,17 +23,24 @@ enum { N_STAGES = sizeof readers_of / sizeof *readers_of };
 
 static bool is_preview_only(const char *stage) { return strcmp(stage, "gdn.block_weights") == 0; }
 
-/* The result of a stage in the same step, NULL when the dump lacks it. */
-static const ProbeResult *find(const DiffRun *d, const ProbeResult *at, int64_t layer, const char *stage) {
+/* The result of a stage in the same step, or the nearest in a step before (-1) or after (1); NULL when the dump lacks it. */
+static const ProbeResult *find_near(const DiffRun *d, const ProbeResult *at, int which, int64_t layer, const char *stage) {
+    const DiffResult *out = d->result;
     char name[64];
     if (layer < 0) snprintf(name, sizeof name, "%s", stage);
     else snprintf(name, sizeof name, "L%02lld.%s", (long long)layer, stage);
-    for (int64_t i = 0; i < d->result->n_probes; i++) {
-        const ProbeResult *r = &d->result->probe[i];
-        if (r->step_index == at->step_index && r->case_name == at->case_name && strcmp(r->probe, name) == 0) return r;
+    const int64_t by = which < 0 ? -1 : 1;
+    int64_t i = at - out->probe;
+    if (which == 0)
+        while (i > 0 && out->probe[i - 1].step_index == at->step_index && out->probe[i - 1].case_name == at->case_name) i--;
+    for (; i >= 0 && i < out->n_probes && out->probe[i].case_name == at->case_name; i += by) {
+        const ProbeResult *r = &out->probe[i];
+        if (which == 0 && r->step_index != at->step_index) return NULL;
+        if ((which == 0 || r->step_index != at->step_index) && r->layer == layer && strcmp(r->probe, name) == 0) return r;
     }
     return NULL;
 }
+static const ProbeResult *find(const DiffRun *d, const ProbeResult *at, int64_t layer, const char *stage) { return find_near(d, at, 0, layer, stage); }
 
 /* Does its own value agree with the golden, as far as the profile's rounding lets it? */
 static bool agrees_in_total(const DiffRun *d, const ProbeResult *r) {
@@ -48,6 +55,10 @@ static bool readers_agree(const DiffRun *d, const ProbeResult *r) {
     const char *stage = stage_of(r->probe);
     const CloverConfig *c = &d->model->config;
     int64_t readers = 0;
+    if (strcmp(stage, "gdn.state") == 0) {   /* read by the next step */
+        const ProbeResult *reader = find_near(d, r, 1, r->layer, "gdn.mixed");
+        return reader && agrees_in_total(d, reader);
+    }
     for (int i = 0; i < N_STAGES; i++) {
         if (strcmp(readers_of[i].stage, stage) != 0) continue;
         for (int k = 0; k < 6 && readers_of[i].readers[k]; k++) {
@@ -78,6 +89,30 @@ static bool readers_agree(const DiffRun *d, const ProbeResult *r) {
     return readers > 0 && !is_preview_only(stage);
 }
 
+static bool in_another_form(const ProbeResult *r) { return r && (r->verdict == STAGE_DIFFERS || r->verdict == STAGE_REPRESENTATION); }
+
+/* Was this stage fed what may be another form: does a stage that it reads differ? */
+static bool was_fed_another_form(const DiffRun *d, const ProbeResult *r) {
+    static const struct { const char *stage, *reads[3]; } across_steps[] = {
+        { "attn.context", { "attn.k_rope", "attn.v" } }, { "gdn.conv", { "gdn.qkv" } }, { "gdn.mixed", { "gdn.state" } }, { "gdn.state", { "gdn.state" } } };
+    const char *stage = stage_of(r->probe);
+    const CloverConfig *c = &d->model->config;
+    for (int i = 0; i < N_STAGES; i++)
+        for (int k = 0; k < 6 && readers_of[i].readers[k]; k++) {
+            const char *name = readers_of[i].readers[k];
+            const bool next_layer = *name == '+';
+            if (next_layer ? strcmp(name + 1, stage) == 0 && in_another_form(find(d, r, strcmp(readers_of[i].stage, "embed") == 0 ? -1 : r->layer - 1, readers_of[i].stage))
+                           : strcmp(name, stage) == 0 && in_another_form(find(d, r, r->layer, readers_of[i].stage))) return true;
+        }
+    if (strncmp(stage, "attn.", 5) == 0 && in_another_form(find(d, r, r->layer, "attn_norm"))) return true;
+    if (strcmp(stage, "final_norm") == 0 && in_another_form(find(d, r, c->layers - 1, "out"))) return true;
+    if (strcmp(stage, "gdn.block_weights") == 0 && (in_another_form(find(d, r, r->layer, "gdn.q")) || in_another_form(find(d, r, r->layer, "gdn.k")))) return true;
+    for (size_t i = 0; i < sizeof across_steps / sizeof *across_steps; i++)
+        for (int k = 0; k < 3 && across_steps[i].reads[k]; k++)
+            if (strcmp(across_steps[i].stage, stage) == 0 && in_another_form(find_near(d, r, -1, r->layer, across_steps[i].reads[k]))) return true;
+    return false;
+}
+
 static double unit_of(CloverNumerics profile) { return profile == CLOVER_BF16 ? 0x1p-9 : 0x1p-24; }
 
 static void set_budget(const DiffRun *d, ProbeResult *r) {
@@ -94,16 +129,43 @@ static void set_budget(const DiffRun *d, ProbeResult *r) {
 /* Added beyond the budget, not finite, or another choice that is no near tie. */
 static bool beyond(const ProbeResult *r) {
     if (is_choice(stage_of(r->probe))) return r->flips > r->near_ties;
-    return r->added.rms > r->budget_rms || r->added.max > r->budget_max;
+    return !(r->added.rms <= r->budget_rms && r->added.max <= r->budget_max);   /* NaN is beyond too */
 }
 
 static double storage_unit(DType t) { return t == DT_F16 ? 0x1p-11 : t == DT_BF16 ? 0x1p-8 : t == DT_F32 ? 0x1p-24 : 0; }
 
-/* The embedding says whether the dump is of this model and prompt at all. */
+/* The first thing compared says whether the dump is of this model and prompt at all. */
 static void note_strangers(DiffRun *d, const ProbeResult *r) {
-    if (strcmp(r->probe, "embed") == 0 && r->verdict == STAGE_DIFFERS && fabs(r->added.cosine) < 0.5)
-        diff_note(d, "%s/%s: the dump's embedding has nothing in common with the model's (cosine %.2f): it is of another model, another prompt, or its rows stand in another order",
-                  r->case_name, r->step, r->added.cosine);
+    if ((r == d->result->probe || strcmp(r->probe, "embed") == 0) && r->verdict == STAGE_DIFFERS && fabs(r->added.cosine) < 0.5)
+        diff_note(d, "%s/%s: the dump's %s has nothing in common with the model's (cosine %.2f): it is of another model, another prompt, or its rows stand in another order",
+                  r->case_name, r->step, r->probe, r->added.cosine);
+}
+
+/* What the steps of a case start from. [DIF-3] */
+static void note_state(DiffRun *d) {
+    static const struct { const char *stage, *what; bool attention; } carried[] = {
+        { "attn.k_rope", "keys", true }, { "attn.v", "values", true }, { "gdn.qkv", "conv rings", false }, { "gdn.state", "S", false } };
+    const CloverConfig *c = &d->model->config;
+    const DiffResult *out = d->result;
+    int64_t commits = 0, attention = 0, have[4] = { 0 };
+    for (int64_t l = 0; l < c->layers; l++) attention += c->full_attention[l];
+    for (int64_t i = 0; i < d->bundle->n_cases; i++)
+        for (int64_t k = 0; k + 1 < d->bundle->cases[i].n_steps; k++) commits += d->bundle->cases[i].step[k].kind == STEP_COMMIT;   /* a later step starts from it */
+    for (int64_t i = 0; i < out->n_probes; i++) {
+        const ProbeResult *r = &out->probe[i];
+        const BundleCase *b = d->bundle->cases;
+        while (b->name != r->case_name) b++;
+        for (int k = 0; k < 4; k++)
+            have[k] += r->verdict != STAGE_WRONG && b->step[r->step_index].kind == STEP_COMMIT && r->step_index + 1 < b->n_steps && strcmp(stage_of(r->probe), carried[k].stage) == 0;
+    }
+    if (commits == 0 || out->n_probes == 0) return;
+    char text[256];
+    size_t used = 0;
+    for (int k = 0; k < 4; k++) {
+        const int64_t all = commits * (carried[k].attention ? attention : c->layers - attention);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %lld of %lld", k ? ", " : "", carried[k].what, (long long)have[k], (long long)all);
+    }
+    diff_note(d, "state carried between steps, taken from the dump (layers x steps): %s; the rest is rebuilt by running the layers over what the dump has, or is the golden's where a step is missing", text);
 }
 
 void diff_judge(DiffRun *d) {
@@ -127,7 +189,7 @@ void diff_judge(DiffRun *d) {
     for (int64_t i = 0; i < out->n_probes; i++) {
         ProbeResult *r = &out->probe[i];
         if (r->verdict != STAGE_DIFFERS || is_choice(stage_of(r->probe)) || !r->injected) continue;
-        if (agrees_in_total(d, r)) {
+        if (agrees_in_total(d, r) && was_fed_another_form(d, r)) {
             r->verdict = STAGE_CONFORMS;
             snprintf(r->note, sizeof r->note, "agrees with the golden, though not with what its inputs say: they stand for the same thing in another form");
         } else if (readers_agree(d, r)) {
@@ -144,9 +206,12 @@ void diff_judge(DiffRun *d) {
         if (out->first < 0) out->first = i;
         note_strangers(d, r);
     }
+    if (d->model) note_state(d);
     if (coarse)
         diff_note(d, "%lld arrays are stored so coarsely that a fault smaller than their storage's rounding would not show: they are below the floor, not proven to conform", (long long)coarse);
     if (flips)
         diff_note(d, "choices of experts: %lld of %lld differ, %lld of them near ties (followed, the rest judged given them)", (long long)flips, (long long)choices, (long long)near_ties);
-    out->verdict = out->n_probes == 0 ? DIFF_INCOMPARABLE : out->first >= 0 ? DIFF_DIFFERS : DIFF_CONFORMS;
+    if (d->hidden_flips)
+        diff_note(d, "choices of experts that the dump does not show: %lld near ties went the other way, as what follows from them tells (followed)", (long long)d->hidden_flips);
+    out->verdict = out->first >= 0 ? DIFF_DIFFERS : out->n_probes == 0 || d->broken ? DIFF_INCOMPARABLE : DIFF_CONFORMS;
 }

@@ -2,6 +2,7 @@
 #ifndef CLOVER_DIFF_PARTS_H
 #define CLOVER_DIFF_PARTS_H
 
+#include "../ref/files/safetensors.h"
 #include "../ref/forward.h"
 #include "diff.h"
 
@@ -32,12 +33,45 @@ typedef struct DiffRun {
     Scratch scratch;
     int64_t room_probes, room_notes, room_not_compared;
     double *total_floor;             /* [n_probes, 2] rms and max of the profile's own total error */
+    double *chosen; int64_t n_chosen, room_chosen;   /* of the case: every coreset and every expert choice that pass 1 went on with, in order */
+    int64_t hidden_flips;            /* choices that only what follows from them shows */
+    bool broken;                     /* a step could not be computed to its end from the dump's values */
 } DiffRun;
+
+typedef enum PassKind { PASS_EXACT, PASS_PROFILE, PASS_FREE } PassKind;
+
+typedef struct Pass {
+    DiffRun *d;
+    PassKind kind;
+    CloverSession *session;
+    const BundleCase *c;
+    const BundleStep *step;
+    int64_t step_index;
+    const Safetensors *golden;       /* of the step, NULL when it was not recorded */
+    int64_t next;                    /* passes 2 and 3: the next result to fill */
+    uint64_t at;                     /* pass 2: where its computed values stand in the scratch */
+    int64_t next_chosen;             /* pass 2: of DiffRun.chosen */
+    /* Of the layer, as the later stages read them: */
+    double *x, *probs, *coreset, *ids; int64_t T, k;   /* [T, D] ffn_norm, [T, E], [E] or NULL, [T, k] */
+    bool followed;                   /* ids are not the computed ones, so the weights must be made from them */
+    bool hidden;                     /* the dump does not show the layer's ids */
+    bool broken;                     /* the step could not be computed to its end */
+} Pass;
 
 CloverStatus diff_cases(DiffRun *d);
 CloverStatus diff_plain(DiffRun *d);             /* without a model: the dump against the golden, nothing more */
 void diff_note(DiffRun *d, const char *format, ...);
 void diff_not_compared(DiffRun *d, const char *format, ...);
+
+/* ---- diff_choice.c: experts and coresets, which an engine chooses ---- */
+void choice_remember(Pass *p, const char *stage, const double *data, const int64_t *shape, int64_t n);
+void choice_forget(Pass *p);
+bool choice_valid(const Pass *p, const char *stage, const double *values, int64_t n);   /* can a pass go on with them? */
+void choice_weights(const Pass *p, double *weights);                                    /* [T, k] of p->ids */
+void choice_judge(const Pass *p, ProbeResult *r, const double *dump, const double *computed, int64_t n);
+void choice_settle(Pass *p, int64_t layer, double *data, const double *dump);           /* data, dump [T, D]: what came of a hidden choice */
+void choice_keep(Pass *p, const double *values, int64_t n);                             /* pass 1 */
+void choice_take(Pass *p, double *values, int64_t n);                                   /* pass 2 */
 
 /* ---- diff_judge.c: from figures to verdicts ---- */
 void diff_judge(DiffRun *d);
@@ -49,6 +83,9 @@ CloverStatus diff_traces(DiffRun *d);
 const char *stage_clause(const char *stage, bool preview);   /* "GDN-4", "" when none is known */
 const char *verdict_name(DiffVerdict v);
 const char *stage_verdict_name(StageVerdict v);
+const char *feature_verdict_name(FeatureVerdict v);
+void index_text(const ProbeResult *r, int64_t flat, char *out, size_t room);   /* "3, 1, 8" of a flat index */
+int64_t row_of(const ProbeResult *r, int64_t flat);
 
 /* Is this stage (without layer) a set of choices and no array of numbers? */
 bool is_choice(const char *stage);

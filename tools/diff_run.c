@@ -114,10 +114,12 @@ static void scratch_get(DiffRun *d, uint64_t at, double *data, int64_t n) {
 
 static bool failed(const Pass *p) { return p->d->err->status != CLOVER_OK; }
 
+/* The last shape[0] rows of a probe; false: the golden has none of that shape. */
 static bool golden_values(const Safetensors *s, const char *name, const int64_t *shape, int dims, double *out) {
     const Tensor *t = s ? safetensors_tensor(s, name) : NULL;
-    if (!t || t->type != DT_F64 || t->dims != dims || memcmp(t->shape, shape, (size_t)dims * sizeof *shape) != 0) return false;
-    memcpy(out, t->data, (size_t)t->elements * sizeof *out);
+    if (!t || t->type != DT_F64 || t->dims != dims || t->shape[0] < shape[0] || memcmp(t->shape + 1, shape + 1, (size_t)(dims - 1) * sizeof *shape) != 0) return false;
+    const size_t bytes = (size_t)(t->elements / t->shape[0] * shape[0]) * sizeof *out;
+    memcpy(out, t->data + t->bytes - bytes, bytes);
     return true;
 }
 
@@ -142,7 +144,7 @@ static void fill_numbers(Pass *p, ProbeResult *r, const double *dump, const doub
     }
     r->inherited_rms = sqrt(squares / (double)n);
     if (strcmp(r->probe, "logits") == 0 && r->total.not_finite == 0) logits_figures(&r->logits, dump, golden, r->shape[0], r->shape[1]);
-    if (!have) snprintf(r->note, sizeof r->note, "the golden has no such probe: compared with the rule alone");
+    if (!have) snprintf(r->note, sizeof r->note, "the golden has no such probe of this shape: compared with the rule alone");
     if (!ok) error_memory(d->err, "the figures", (size_t)n * sizeof *golden);
     free(golden);
 }
@@ -163,11 +165,10 @@ static void storage_floor(const double *computed, int64_t n, DType type, double 
 static void exact_stage(Pass *p, const char *name, double *data, const int64_t *shape, int dims) {
     DiffRun *d = p->d;
     const char *stage = stage_of(name);
+    const int64_t layer = stage == name ? -1 : strtoll(name + 1, NULL, 10);
     int64_t n = 1, rows = 0;
     for (int i = 0; i < dims; i++) n *= shape[i];
-    const int64_t E = d->model->config.experts;
-    /* The expert weights of a followed choice: the rule, given those ids. */
-    if (strcmp(stage, "moe.weights") == 0 && p->followed && p->ids && p->probs) weights_of(data, p->ids, p->probs, shape[0], shape[1], E);
+    if (strcmp(stage, "moe.weights") == 0 && p->followed) choice_weights(p, data);   /* the rule, given those ids */
 
     double *dump = malloc((size_t)n * sizeof *dump + 1);
     if (!dump) {
@@ -177,7 +178,8 @@ static void exact_stage(Pass *p, const char *name, double *data, const int64_t *
     DType type = DT_F64;
     CloverError why;
     const DumpFound found = dump_load(d->dump, p->c->name, p->step->name, name, shape, dims, dump, &type, &rows, &why);
-    if (found == DUMP_ABSENT) diff_not_compared(d, "%s/%s %s", p->c->name, p->step->name, name);
+    if (found == DUMP_ABSENT && p->golden && safetensors_tensor(p->golden, name)) diff_not_compared(d, "%s/%s %s", p->c->name, p->step->name, name);
+    bool usable = false;
     if (found != DUMP_ABSENT) {
         ProbeResult *r = add_probe(d);
         if (r) {
@@ -185,7 +187,7 @@ static void exact_stage(Pass *p, const char *name, double *data, const int64_t *
             r->step = p->step->name;
             r->step_index = p->step_index;
             snprintf(r->probe, sizeof r->probe, "%s", name);
-            r->layer = stage == name ? -1 : strtoll(name + 1, NULL, 10);
+            r->layer = layer;
             r->type = type;
             r->dims = dims;
             memcpy(r->shape, shape, (size_t)dims * sizeof *shape);
@@ -197,20 +199,27 @@ static void exact_stage(Pass *p, const char *name, double *data, const int64_t *
                 int64_t skip = n - rows * (n / shape[0]);   /* rows that the dump lacks stand before those it has */
                 if (rows == shape[0]) skip = 0;
                 if (skip) r->shape[0] = rows;
+                const bool sum = strcmp(stage, "moe.routed") == 0 || strcmp(stage, "moe") == 0 || strcmp(stage, "out") == 0;
+                if (sum && p->hidden && rms_of(dump, n) < HUGE_VAL) {
+                    choice_settle(p, layer, data, dump);
+                    p->hidden = false;
+                }
                 fill_numbers(p, r, dump + skip, data + skip, n - skip);
                 double storage[2];
                 storage_floor(data + skip, n - skip, type, storage);
                 r->floor_rms = storage[0];
                 r->floor_max = storage[1];
                 scratch_put(d, data + skip, n - skip);
-                const bool usable = r->added.not_finite == 0 && (strcmp(stage, "moe.ids") != 0 || valid_ids(dump, n, E));
-                if (strcmp(stage, "moe.ids") == 0) p->followed = usable;
+                usable = r->added.not_finite == 0 && choice_valid(p, stage, dump, n);
                 if (usable) memcpy(data + skip, dump + skip, (size_t)(n - skip) * sizeof *dump);
             }
         }
     }
-    remember(p, stage, data, n);
     free(dump);
+    choice_remember(p, stage, data, shape, n);
+    if (strcmp(stage, "moe.coreset") == 0) choice_keep(p, data, n);
+    else if (strcmp(stage, "moe.ids") == 0) p->followed = usable, p->hidden = !usable;
+    else if (strcmp(stage, "out") == 0 && p->ids) choice_keep(p, p->ids, p->T * p->k);
 }
 
 /* Passes 2 and 3 meet the same stages in the same order; find this one among the results. */
@@ -227,10 +236,10 @@ static ProbeResult *same_stage(Pass *p, const char *name) {
 static void profile_stage(Pass *p, const char *name, double *data, const int64_t *shape, int dims) {
     DiffRun *d = p->d;
     const char *stage = stage_of(name);
-    const int64_t E = d->model->config.experts;
+    const bool choice = is_choice(stage);
     int64_t n = 1, rows;
     for (int i = 0; i < dims; i++) n *= shape[i];
-    if (strcmp(stage, "moe.weights") == 0 && p->followed && p->ids && p->probs) weights_of(data, p->ids, p->probs, shape[0], shape[1], E);
+    if (strcmp(stage, "moe.weights") == 0 && p->followed) choice_weights(p, data);
     ProbeResult *r = same_stage(p, name);
     if (r && r->verdict != STAGE_WRONG) {
         const int64_t had = r->shape[0] * (n / shape[0]), skip = n - had;
@@ -253,26 +262,30 @@ static void profile_stage(Pass *p, const char *name, double *data, const int64_t
             for (int64_t i = 0; loaded && i < had; i++) past += !(fabs(dump[skip + i] - computed[i]) <= d->options->margin_max * r->floor_max);
             r->beyond = had ? (double)past / (double)had : 0;
             if (loaded) {
-                if (is_choice(stage) && p->probs) {
-                    r->flips = r->near_ties = r->choices = 0;
-                    if (strcmp(stage, "moe.ids") == 0) judge_ids(r, dump, computed, p->probs, shape[0], shape[1], E, choice_error(p));
-                    else judge_coreset(p, r, dump, computed, E);
-                }
-                const bool usable = r->added.not_finite == 0 && (strcmp(stage, "moe.ids") != 0 || valid_ids(dump, n, E));
-                if (strcmp(stage, "moe.ids") == 0) p->followed = usable;
-                if (usable) memcpy(data + skip, dump + skip, (size_t)had * sizeof *dump);
+                if (choice) {
+                    if (strcmp(stage, "moe.ids") == 0) p->k = shape[1];
+                    choice_judge(p, r, dump, computed, n);
+                } else if (r->added.not_finite == 0) memcpy(data + skip, dump + skip, (size_t)had * sizeof *dump);
             }
         } else error_memory(d->err, "a stage's values", (size_t)n * sizeof *computed);
         free(computed);
         free(dump);
     }
-    remember(p, stage, data, n);
+    if (choice) {
+        choice_take(p, data, n);
+        p->followed = true;
+    }
+    choice_remember(p, stage, data, shape, n);
 }
 
-/* Pass 3: the profile on its own, against the golden. */
-static void free_stage(Pass *p, const char *name, const double *data, const int64_t *shape, int dims) {
+/* Pass 3: the profile on its own, against the golden, whose choices it makes. */
+static void free_stage(Pass *p, const char *name, double *data, const int64_t *shape, int dims) {
+    const char *stage = stage_of(name);
     int64_t n = 1;
     for (int i = 0; i < dims; i++) n *= shape[i];
+    if (strcmp(stage, "moe.weights") == 0 && p->followed) choice_weights(p, data);
+    if (is_choice(stage)) p->followed = golden_values(p->golden, name, shape, dims, data) && choice_valid(p, stage, data, n);
+    choice_remember(p, stage, data, shape, n);
     const int64_t index = p->next;
     ProbeResult *r = same_stage(p, name);
     if (!r) return;
@@ -316,7 +329,7 @@ static void check_ids(Pass *p) {
     }
     const DumpFound found = dump_load(p->d->dump, p->c->name, p->step->name, "ids", shape, 1, ids, &type, &rows, &why);
     if (found == DUMP_WRONG)
-        error_set(p->d->err, CLOVER_BAD_INPUT, "%s/%s: the dump's ids do not fit the golden's %lld: another prompt? (%s)", p->c->name, p->step->name, (long long)p->step->n, why.text);
+        error_set(p->d->err, CLOVER_BAD_INPUT, "%s/%s: the dump's ids cannot be compared with the golden's %lld: %s", p->c->name, p->step->name, (long long)p->step->n, why.text);
     for (int64_t i = 0; found == DUMP_FOUND && i < p->step->n && !failed(p); i++)
         if (ids[i] != (double)p->step->ids[i])
             error_set(p->d->err, CLOVER_BAD_INPUT, "%s/%s: the dump's id %lld is %.0f, the golden's %d: the dump answers another prompt, so they cannot be compared",
@@ -356,7 +369,10 @@ static CloverStatus one_step(Pass *p, CloverSession *s, Named *snapshots, int64_
         clover_session_watch(s, dumped ? watch : NULL, p);
         const CloverStatus status = st->kind == STEP_COMMIT ? clover_commit(s, st->ids, st->n, logits, st->n, &own) : clover_preview(s, st->ids, st->n, logits, &own);
         clover_session_watch(s, NULL, NULL);
-        if (status != CLOVER_OK && !failed(p)) *d->err = own;
+        if (status == CLOVER_BAD_INPUT && dumped && !failed(p)) {   /* NaN or infinity came out */
+            diff_note(d, "%s/%s: given the dump's values it cannot be computed to its end: %s", p->c->name, st->name, own.text);
+            d->broken = p->broken = true;
+        } else if (status != CLOVER_OK && !failed(p)) *d->err = own;
     }
     safetensors_close(golden);
     p->golden = NULL;
@@ -381,7 +397,8 @@ static CloverStatus one_pass(Pass *p) {
     double *logits = malloc((size_t)(longest * V) * sizeof *logits);
     int64_t n_snapshots = 0;
     CloverStatus status = snapshots && logits ? clover_session_new(d->model, &o, &s, d->err) : error_memory(d->err, "a pass", (size_t)(longest * V) * sizeof *logits);
-    for (int64_t i = 0; i < c->n_steps && status == CLOVER_OK; i++) {
+    p->session = s;
+    for (int64_t i = 0; i < c->n_steps && status == CLOVER_OK && !p->broken; i++) {
         p->step = &c->step[i];
         p->step_index = i;
         status = one_step(p, s, snapshots, &n_snapshots, logits);
@@ -389,9 +406,7 @@ static CloverStatus one_pass(Pass *p) {
     for (int64_t i = 0; i < n_snapshots; i++) clover_snapshot_free(snapshots[i].snapshot);
     free(snapshots);
     free(logits);
-    free(p->probs);
-    free(p->ids);
-    p->probs = p->ids = NULL;
+    choice_forget(p);
     clover_session_free(s);
     return status;
 }
@@ -400,6 +415,7 @@ CloverStatus diff_cases(DiffRun *d) {
     for (int64_t i = 0; i < d->bundle->n_cases && d->err->status == CLOVER_OK; i++) {
         const int64_t from = d->result->n_probes;
         const uint64_t at = d->scratch.used;
+        d->n_chosen = 0;
         for (PassKind kind = PASS_EXACT; kind <= PASS_FREE && d->err->status == CLOVER_OK; kind++) {
             Pass p = { .d = d, .kind = kind, .c = &d->bundle->cases[i], .next = from, .at = at };
             one_pass(&p);
@@ -442,8 +458,10 @@ static void plain_tensor(DiffRun *d, const BundleCase *c, int64_t step_index, co
             r->shape[0] = rows;
             if (!difference(&r->total, dump + skip, golden + skip, n, type)) error_memory(d->err, "the figures", (size_t)n * sizeof *golden);
             r->added = r->total;
-            r->floor_rms = plain_bound(d) * rms_of(golden + skip, n) / d->options->margin_rms;
-            r->floor_max = plain_bound(d) * 16 * largest_of(golden + skip, n) / d->options->margin_max;
+            double storage[2];
+            storage_floor(golden + skip, n, type, storage);
+            r->floor_rms = plain_bound(d) * rms_of(golden + skip, n) / d->options->margin_rms + storage[0];
+            r->floor_max = plain_bound(d) * 16 * largest_of(golden + skip, n) / d->options->margin_max + storage[1];
             if (strcmp(r->probe, "logits") == 0 && r->total.not_finite == 0) logits_figures(&r->logits, dump + skip, golden + skip, rows, t->shape[1]);
             if (is_choice(stage_of(r->probe)))
                 for (int64_t i = 0; i < n; i++) r->choices++, r->flips += dump[skip + i] != golden[skip + i];
