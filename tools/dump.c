@@ -88,13 +88,30 @@ static void forget(char **list, int64_t *n, const char *name) {
         }
 }
 
+static void note_name(Dump *d, const char *name) {
+    for (int64_t k = 0; k < d->n_used; k++)
+        if (strcmp(d->used[k], name) == 0) return;
+    remember(&d->unused, &d->n_unused, &d->room_unused, name);
+}
+
+/* What stands in the step that was just opened. */
 static void note_names(Dump *d) {
-    const TensorList list = safetensors_tensors(d->open.file);
-    for (int64_t i = 0; i < list.n; i++) {
-        bool used = false;
-        for (int64_t k = 0; k < d->n_used && !used; k++) used = strcmp(d->used[k], list.tensor[i].name) == 0;
-        if (!used) remember(&d->unused, &d->n_unused, &d->room_unused, list.tensor[i].name);
+    DIR *folder = d->open.folder ? opendir(d->open.path) : NULL;
+    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
+        char name[256];
+        const size_t length = strlen(entry->d_name);
+        if (length <= 4 || strcmp(entry->d_name + length - 4, ".npy") != 0) continue;
+        snprintf(name, sizeof name, "%.*s", (int)length - 4, entry->d_name);
+        note_name(d, name);
     }
+    if (folder) closedir(folder);
+    const TensorList list = d->open.folder ? (TensorList){ 0 } : safetensors_tensors(d->open.file);
+    for (int64_t i = 0; i < list.n; i++) note_name(d, list.tensor[i].name);
+}
+
+static void take_name(Dump *d, const char *name) {
+    remember(&d->used, &d->n_used, &d->room_used, name);
+    forget(d->unused, &d->n_unused, name);
 }
 
 static CloverStatus open_step(Dump *d, const char *case_name, const char *step, bool *there, CloverError *err) {
@@ -109,7 +126,10 @@ static CloverStatus open_step(Dump *d, const char *case_name, const char *step, 
     if (!base) return CLOVER_OK;
     d->open.path = base;
     d->open.folder = folder;
-    if (folder) return CLOVER_OK;
+    if (folder) {
+        note_names(d);
+        return CLOVER_OK;
+    }
     char *file = text_format(err, "%s.safetensors", base);
     CloverStatus status = file ? safetensors_open(file, &d->open.file, err) : err->status;
     free(file);
@@ -163,6 +183,7 @@ static DumpFound bring(const Dump *d, const Tensor *t, const MapEntry *entry, co
     if (!numbers_of(t, values)) error_set(why, CLOVER_UNSUPPORTED, "%s: its type %s is no float or integer type", t->name, dtype_info(t->type) ? dtype_info(t->type)->name : "?");
     else if (last_row) {
         if (names_map_apply(entry ? entry : &as_it_is, d->config, values, t->shape, t->dims, last, 2, data + (shape[0] - 1) * shape[1], &reason)) found = DUMP_FOUND;
+        else error_set(why, CLOVER_BAD_INPUT, "the dump's %s has shape %s, expected %s or its last row: %.200s", t->name, have, want, reason.text);
     } else if (names_map_apply(entry ? entry : &as_it_is, d->config, values, t->shape, t->dims, shape, dims, data, &reason)) found = DUMP_FOUND;
     else error_set(why, CLOVER_BAD_INPUT, "the dump's %s has shape %s, expected %s: %.200s", t->name, have, want, reason.text);
     free(values);
@@ -183,8 +204,7 @@ DumpFound dump_load(Dump *d, const char *case_name, const char *step, const char
     if (!d->open.folder) {
         const Tensor *t = safetensors_tensor(d->open.file, name);
         if (!t) return DUMP_ABSENT;
-        remember(&d->used, &d->n_used, &d->room_used, name);
-        forget(d->unused, &d->n_unused, name);
+        take_name(d, name);
         *type = t->type;
         return bring(d, t, entry, probe, shape, dims, data, rows, why);
     }
@@ -194,12 +214,13 @@ DumpFound dump_load(Dump *d, const char *case_name, const char *step, const char
     DumpFound found = DUMP_ABSENT;
     if (is_file(path)) {
         found = DUMP_WRONG;
+        take_name(d, name);
         if (npy_open(path, &npy, why) == CLOVER_OK) {
             /* A Fortran-order array is the array of the reversed shape, transposed. */
             MapEntry turned = entry ? *entry : (MapEntry){ .n_forms = 0 };
             npy.array.name = name;
             *type = npy.array.type;
-            if (npy.reversed && turned.n_forms < MAP_MAX_FORMS) {
+            if (npy.reversed) {
                 memmove(turned.form + 1, turned.form, (size_t)turned.n_forms++ * sizeof *turned.form);
                 turned.form[0] = (Form){ .kind = FORM_TRANSPOSE };
             }

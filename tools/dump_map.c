@@ -171,13 +171,36 @@ static void gather(Array *a, int64_t outer, int64_t pieces, int64_t size, const 
         for (int64_t i = 0; i < picked; i++) memcpy(out + (o * picked + i) * size, a->v + (o * pieces + pick[i]) * size, (size_t)size * sizeof *out);
 }
 
-/* Reorders or thins out heads. The wanted shape tells where the heads stand: [T, heads, ...] or, for a state, [heads, ...]. */
-static bool heads(Array *a, const Form *f, const CloverConfig *c, const int64_t *shape, int dims, int64_t wanted, CloverError *why) {
+/* Value heads of the V columns of q | k | v rows [T, C], from tiled to grouped; q and k are not tiled. [TEN-7] */
+static bool untile_channels(Array *a, const CloverConfig *c, int64_t T, CloverError *why) {
+    const int64_t Hk = c->key_heads, Hv = c->value_heads, dv = c->value_width, K2 = 2 * Hk * c->key_width, C = K2 + Hv * dv;
+    if (a->n != T * C) {
+        error_set(why, CLOVER_BAD_INPUT, "%lld elements are no %lld rows of %lld channels", (long long)a->n, (long long)T, (long long)C);
+        return false;
+    }
+    double *out = malloc((size_t)a->n * sizeof *out + 1);
+    if (!out) return false;
+    for (int64_t t = 0; t < T; t++) {
+        memcpy(out + t * C, a->v + t * C, (size_t)K2 * sizeof *out);
+        for (int64_t h = 0; h < Hv; h++)
+            memcpy(out + t * C + K2 + h * dv, a->v + t * C + K2 + (h % (Hv / Hk) * Hk + h / (Hv / Hk)) * dv, (size_t)dv * sizeof *out);
+    }
+    free(a->v);
+    a->v = out;
+    a->dims = 0;
+    return true;
+}
+
+/* Reorders or thins out heads. The stage tells where they stand: [T, heads, ...] or, in the state, [heads, ...]. */
+static bool heads(Array *a, const char *stage, const Form *f, const CloverConfig *c, const int64_t *shape, CloverError *why) {
     const int64_t Hk = c->key_heads, Hv = c->value_heads, r = Hv / Hk;
-    const bool state = dims == 3 && shape[0] == Hv && shape[1] == c->key_width && shape[2] == c->value_width && f->kind == FORM_TILED;
-    const int64_t outer = state ? 1 : shape[0];
+    if (f->kind == FORM_TILED && (strcmp(stage, "gdn.qkv") == 0 || strcmp(stage, "gdn.conv") == 0)) return untile_channels(a, c, shape[0], why);
+    const int64_t outer = strcmp(stage, "gdn.state") == 0 ? 1 : shape[0];
     int64_t pieces, pick[1024];
-    if (Hv > 1024) return false;
+    if (Hv > 1024) {
+        error_set(why, CLOVER_UNSUPPORTED, "more than 1024 value heads");
+        return false;
+    }
     int64_t picked;
     if (f->kind == FORM_TILED) {
         pieces = picked = Hv;
@@ -199,7 +222,6 @@ static bool heads(Array *a, const Form *f, const CloverConfig *c, const int64_t 
     a->v = out;
     a->n = n;
     a->dims = 0;   /* flat from here on */
-    (void)wanted;
     return true;
 }
 
@@ -240,7 +262,7 @@ static bool columns(Array *a, const Form *f, const int64_t *shape, CloverError *
     return true;
 }
 
-static bool apply_form(Array *a, const Form *f, const CloverConfig *c, const int64_t *shape, int dims, int64_t wanted, CloverError *why) {
+static bool apply_form(Array *a, const char *stage, const Form *f, const CloverConfig *c, const int64_t *shape, int dims, int64_t wanted, CloverError *why) {
     switch (f->kind) {
     case FORM_TRANSPOSE: return reverse_dims(a);
     case FORM_SWAP_LAST: {
@@ -253,7 +275,7 @@ static bool apply_form(Array *a, const Form *f, const CloverConfig *c, const int
         return swap(a, rows > 0 && cols > 0 ? a->n / (rows * cols) : 0, rows, cols);
     }
     case FORM_TILED: case FORM_EXPANDED: case FORM_EXPANDED_TILED:
-        if (c) return heads(a, f, c, shape, dims, wanted, why);
+        if (c) return heads(a, stage, f, c, shape, why);
         error_set(why, CLOVER_USAGE, "head forms need the model: give --model");
         return false;
     case FORM_PART: return part(a, f, shape, dims, wanted, why);
@@ -267,6 +289,20 @@ static bool apply_form(Array *a, const Form *f, const CloverConfig *c, const int
     return false;
 }
 
+/* May elements that stand as `have` be ours in the same order? The rows lead, whatever the rest is cut into; or some of our
+ * neighbouring dims are one. A transposed array is neither (unless its dims happen to be equal). */
+static bool order_is_ours(const Array *a, const int64_t *shape, int dims) {
+    int64_t edge = 1, ours = 1;
+    int k = 0;
+    for (int i = 0; i < a->dims; i++) {
+        edge *= a->shape[i];
+        if (edge == shape[0]) return true;
+        while (k < dims && ours < edge) ours *= shape[k++];
+        if (ours != edge) return false;
+    }
+    return true;
+}
+
 bool names_map_apply(const MapEntry *e, const CloverConfig *c, const double *values, const int64_t *have, int have_dims, const int64_t *shape, int dims,
                double *out, CloverError *why) {
     Array a = { .dims = have_dims, .n = 1 };
@@ -278,13 +314,12 @@ bool names_map_apply(const MapEntry *e, const CloverConfig *c, const double *val
     bool ok = a.v != NULL;
     if (ok) memcpy(a.v, values, (size_t)a.n * sizeof *a.v);
     squeeze(&a);
-    for (int i = 0; ok && i < e->n_forms; i++) ok = apply_form(&a, &e->form[i], c, shape, dims, wanted, why);
+    for (int i = 0; ok && i < e->n_forms; i++) ok = apply_form(&a, e->stage, &e->form[i], c, shape, dims, wanted, why);
     if (ok && a.n != wanted) {
         error_set(why, CLOVER_BAD_INPUT, "after the map's forms %lld elements, expected %lld", (long long)a.n, (long long)wanted);
         ok = false;
     }
-    /* Flat or grouped, the row dim must still lead: an array of another order is not taken for one of this. */
-    if (ok && a.dims > 0 && dims > 0 && shape[0] != 1 && a.shape[0] != shape[0] && a.shape[0] % shape[0] != 0) {
+    if (ok && dims > 0 && wanted > 0 && shape[0] != 1 && !order_is_ours(&a, shape, dims)) {
         error_set(why, CLOVER_BAD_INPUT, "its first dim is %lld, expected the %lld rows first: transposed? (form \"transpose\")", (long long)a.shape[0], (long long)shape[0]);
         ok = false;
     }

@@ -12,6 +12,7 @@
 
 static const struct { const char *descr; DType type; int64_t bytes; } types[] = {
     { "<f2", DT_F16, 2 }, { "<f4", DT_F32, 4 }, { "<f8", DT_F64, 8 }, { "<i4", DT_I32, 4 }, { "<i8", DT_I64, 8 },
+    { "<V2", DT_BF16, 2 }, { "|V2", DT_BF16, 2 },   /* how numpy's bfloat16 (ml_dtypes) is written */
 };
 
 /* The text behind 'key': in the header's dictionary, spaces skipped. */
@@ -34,7 +35,7 @@ static CloverStatus read_header(const char *path, const char *header, Npy *out, 
             a->type = types[i].type;
             width = types[i].bytes;
         }
-    if (!width) return error_set(err, CLOVER_UNSUPPORTED, "%s: element type %.8s; expected '<f2', '<f4', '<f8', '<i4' or '<i8'", path, descr);
+    if (!width) return error_set(err, CLOVER_UNSUPPORTED, "%s: element type %.8s; expected '<f2', '<f4', '<f8', '<V2' (bfloat16), '<i4' or '<i8'", path, descr);
     a->elements = 1;
     for (const char *p = shape + 1; *p != ')';) {
         char *end;

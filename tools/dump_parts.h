@@ -20,16 +20,16 @@ enum { MAP_MAX_FORMS = 6 };
 typedef enum FormKind {
     FORM_TRANSPOSE,          /* dims in the reverse order: [D, T] */
     FORM_SWAP_LAST,          /* the last two dims swapped: a state [Hv, dv, dk] */
-    FORM_TILED,              /* value heads in GGUF's order */
+    FORM_TILED,              /* value heads in GGUF's order; of q | k | v channels only v's */
     FORM_EXPANDED,           /* key heads repeated for their value heads, copies side by side */
     FORM_EXPANDED_TILED,     /* the same in GGUF's order: all key heads, then all again */
     FORM_PART,               /* each head holds `of` parts of width; this is part `take` (q and gate in q_proj's rows) */
-    FORM_COLUMNS,            /* columns from..to of a wider row, in units of the last dim's share: q | k | v channels */
+    FORM_COLUMNS,            /* columns take..of of a wider row: q, k or v of their channels */
     FORM_SIGMOID, FORM_EXP, FORM_LOG, FORM_NEGATE, FORM_SCALE
 } FormKind;
 
 typedef struct Form { FormKind kind; int64_t take, of; double scale; } Form;
-typedef struct MapEntry { const char *stage, *name; Form form[MAP_MAX_FORMS]; int n_forms; } MapEntry;
+typedef struct MapEntry { const char *stage, *name; Form form[MAP_MAX_FORMS + 1]; int n_forms; } MapEntry;   /* + 1: a file's Fortran order comes before them */
 typedef struct DumpMap { json_t *root; MapEntry *entry; int64_t n; } DumpMap;
 
 /* map: "transformers", "llama.cpp" or a path. */
