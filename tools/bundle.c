@@ -77,7 +77,8 @@ static void read_files(Bundle *b, const char *where, CloverError *err) {
     for (int64_t i = 0; i < b->n_cases && rest; i++) {
         BundleCase *c = &b->cases[i];
         for (int64_t k = 0; k < c->n_steps && c->name; k++)
-            if (c->step[k].n > 0 && c->step[k].name) c->step[k].recorded = take_file(rest, c, c->step[k].name, ".safetensors", err);
+            if ((c->step[k].kind == STEP_COMMIT || c->step[k].kind == STEP_PREVIEW) && c->step[k].name)
+                c->step[k].recorded = take_file(rest, c, c->step[k].name, ".safetensors", err);
         if (c->name && c->mode) c->has_trace = take_file(rest, c, "trace", ".json", err);
     }
     json_object_foreach(rest, name, value) error_add(err, CLOVER_BAD_INPUT, "%s: files: \"%.100s\" belongs to no step and no run", where, name);
