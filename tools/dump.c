@@ -190,6 +190,16 @@ static DumpFound bring(const Dump *d, const Tensor *t, const MapEntry *entry, co
     return found;
 }
 
+/* Is an array of that name in the step that is open? */
+static bool in_step(const Dump *d, const char *name) {
+    if (!d->open.folder) return safetensors_tensor(d->open.file, name) != NULL;
+    CloverError ignored;
+    char *path = text_format(&ignored, "%s/%s.npy", d->open.path, name);
+    const bool there = path && is_file(path);
+    free(path);
+    return there;
+}
+
 DumpFound dump_load(Dump *d, const char *case_name, const char *step, const char *probe, const int64_t *shape, int dims, double *data, DType *type,
                     int64_t *rows, CloverError *why) {
     bool there;
@@ -199,8 +209,10 @@ DumpFound dump_load(Dump *d, const char *case_name, const char *step, const char
     if (!there) return DUMP_ABSENT;
     const MapEntry *entry = d->mapped ? names_map_find(&d->map, probe, &layer) : NULL;
     if (d->mapped && !entry) return DUMP_ABSENT;
-    if (entry) names_map_name(entry, layer, name, sizeof name);
-    else snprintf(name, sizeof name, "%s", probe);
+    if (entry) {
+        names_map_name(entry->name, layer, name, sizeof name);
+        if (entry->or_name && !in_step(d, name)) names_map_name(entry->or_name, layer, name, sizeof name);
+    } else snprintf(name, sizeof name, "%s", probe);
     if (!d->open.folder) {
         const Tensor *t = safetensors_tensor(d->open.file, name);
         if (!t) return DUMP_ABSENT;

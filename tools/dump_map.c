@@ -1,6 +1,6 @@
 /* dump_map.c - other engines' names and forms for our probes. [DMP-3, DMP-4]
  *
- * A map is JSON: {"STAGE": {"name": "their.{layer}.name", "forms": ["transpose", {"part": 0, "of": 2}, ...]}, ...}. The forms
+ * A map is JSON: {"STAGE": {"name": "their.{layer}.name", "or": "where that one is absent", "forms": ["transpose", {"part": 0, "of": 2}, ...]}, ...}. The forms
  * lead from theirs to ours, in that order. Dims of one and flattened heads need no form: an array of the right size whose
  * elements stand in our order is taken as it is. */
 #include <math.h>
@@ -48,11 +48,12 @@ static bool read_form(const json_t *j, Form *out) {
 
 static CloverStatus read_entry(const char *where, const char *stage, json_t *j, MapEntry *e, CloverError *err) {
     json_t *forms = NULL;
-    const char *name = NULL;
+    const char *name = NULL, *or_name = NULL;
     *e = (MapEntry){ .stage = stage };
-    if (json_unpack(j, "{s:s, s?o !}", "name", &name, "forms", &forms) != 0 || (forms && !json_is_array(forms)))
-        return error_set(err, CLOVER_BAD_INPUT, "%s: %s: expected {\"name\": \"...\", \"forms\": [...]}", where, stage);
+    if (json_unpack(j, "{s:s, s?s, s?o !}", "name", &name, "or", &or_name, "forms", &forms) != 0 || (forms && !json_is_array(forms)))
+        return error_set(err, CLOVER_BAD_INPUT, "%s: %s: expected {\"name\": \"...\", \"or\": \"...\", \"forms\": [...]}, the last two or not", where, stage);
     e->name = name;
+    e->or_name = or_name;
     if (forms && json_array_size(forms) > MAP_MAX_FORMS) return error_set(err, CLOVER_BAD_INPUT, "%s: %s: more than %d forms", where, stage, MAP_MAX_FORMS);
     for (size_t i = 0; forms && i < json_array_size(forms); i++)
         if (!read_form(json_array_get(forms, i), &e->form[e->n_forms++]))
@@ -114,10 +115,10 @@ const MapEntry *names_map_find(const DumpMap *m, const char *probe, int64_t *lay
     return NULL;
 }
 
-void names_map_name(const MapEntry *e, int64_t layer, char *out, size_t room) {
-    const char *mark = strstr(e->name, "{layer}");
-    if (mark) snprintf(out, room, "%.*s%lld%s", (int)(mark - e->name), e->name, (long long)layer, mark + strlen("{layer}"));
-    else snprintf(out, room, "%s", e->name);
+void names_map_name(const char *name, int64_t layer, char *out, size_t room) {
+    const char *mark = strstr(name, "{layer}");
+    if (mark) snprintf(out, room, "%.*s%lld%s", (int)(mark - name), name, (long long)layer, mark + strlen("{layer}"));
+    else snprintf(out, room, "%s", name);
 }
 
 /* ---- forms ----------------------------------------------------------------------------------------------------- */

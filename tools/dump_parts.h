@@ -29,15 +29,15 @@ typedef enum FormKind {
 } FormKind;
 
 typedef struct Form { FormKind kind; int64_t take, of; double scale; } Form;
-typedef struct MapEntry { const char *stage, *name; Form form[MAP_MAX_FORMS + 1]; int n_forms; } MapEntry;   /* + 1: a file's Fortran order comes before them */
+typedef struct MapEntry { const char *stage, *name, *or_name; Form form[MAP_MAX_FORMS + 1]; int n_forms; } MapEntry;   /* + 1: a file's Fortran order comes before them */
 typedef struct DumpMap { json_t *root; MapEntry *entry; int64_t n; } DumpMap;
 
 /* map: "transformers", "llama.cpp" or a path. */
 CloverStatus names_map_open(const char *map, DumpMap *out, CloverError *err);
 void names_map_close(DumpMap *m);
 const MapEntry *names_map_find(const DumpMap *m, const char *probe, int64_t *layer);   /* by stage name; NULL: the map has none */
-/* The dump's name of that entry in a layer ({layer} filled in). */
-void names_map_name(const MapEntry *e, int64_t layer, char *out, size_t room);
+/* An entry's name in a layer ({layer} filled in). */
+void names_map_name(const char *name, int64_t layer, char *out, size_t room);
 
 /* Brings values [n], which have the dump's shape, into ours: out [product of shape]. False: they do not fit; why says so. */
 bool names_map_apply(const MapEntry *e, const CloverConfig *c, const double *values, const int64_t *have, int have_dims, const int64_t *shape, int dims,

@@ -10,7 +10,7 @@
     clover diff GOLDEN my-dump --map transformers
 
 One file a step: each module's output under the module's name, and its first input under NAME.input, in the type that the
-engine computed in. `LAYER.mixer` is the output of linear_attn or self_attn.
+engine computed in.
 
 It sees what passes between modules. It cannot see what happens inside one: the convolution, the gate values, L2 norms, the
 recurrent state, rotated queries, router probabilities. An engine with fused modules shows less; what is not shown is
@@ -40,8 +40,6 @@ class Dumper:
         self.hooks.clear()
 
     def _hook(self, name):
-        parent, _, last = name.rpartition('.')
-
         def hook(module, args, kwargs, output):
             given = first_tensor(args) if args else first_tensor(kwargs.get('hidden_states'))
             result = first_tensor(output)
@@ -49,8 +47,6 @@ class Dumper:
                 self.values[f'{name}.input'] = given.detach().to('cpu', copy=True)
             if result is not None:
                 self.values[name] = result.detach().to('cpu', copy=True)
-                if last in ('linear_attn', 'self_attn'):
-                    self.values[f'{parent}.mixer'] = self.values[name].clone()
         return hook
 
     def save(self, path, ids):
