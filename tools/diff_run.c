@@ -154,7 +154,7 @@ static void storage_floor(const double *computed, int64_t n, DType type, double 
     double squares = 0;
     out[1] = 0;
     for (int64_t i = 0; i < n; i++) {
-        const double off = round_to_type(type, computed[i]) - computed[i];
+        const double stored = round_to_type(type, computed[i]), off = isfinite(stored) ? stored - computed[i] : 0;   /* beyond the type's range: no excuse */
         squares += off * off;
         out[1] = fmax(out[1], fabs(off));
     }
