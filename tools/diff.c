@@ -69,6 +69,7 @@ CloverStatus diff_run(const DiffOptions *options, Bundle *bundle, DiffResult *ou
     dump_close(d.dump);
     clover_model_close(d.model);
     free(d.total_floor);
+    free(d.chosen);
     fclose(scratch);
     return status;
 }
