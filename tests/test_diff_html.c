@@ -1,5 +1,5 @@
 /* test_diff_html.c - the diff's page, from results made by hand. What it looks like in a browser is tests/peers/peer_report.sh's
- * matter, which opens the two pages that the last tests here leave: build/tmp/report.html and report-large.html. [DIF-9] */
+ * matter, which opens the two pages that the last tests here leave: build/tmp/report.html and report-large.html. [DIF-10] */
 #include <jansson.h>
 #include <math.h>
 #include "../tools/diff_parts.h"
@@ -245,7 +245,7 @@ START_TEST(rows_are_stages_in_order_and_columns_are_layers) {
                         probe_named("one", "commit", 0, "L12.new.stage", 12), probe_named("one", "commit", 0, "final_norm", -1) };
     DiffResult r = result_of(p, 8);
     write_page(&r, &one_bundle, NULL);
-    assert_has("<summary><b>one/commit</b> commit of 5 rows: 8 stages</summary>");
+    assert_has("<summary><b>one/commit</b> commit of 5 rows: 8 stages, at most 0.041 of a budget</summary>");
     assert_has("<th scope=col>stage<th scope=col title=\"of the whole model\">&ndash;<th scope=col>0<th scope=col>12<tbody>"
                "<tr><th scope=row>embed <i>LAY-1</i><td class=\"v1\" data-i=0><td><td>"
                "<tr><th scope=row>attn_norm <i>ROW-1</i><td><td class=\"v1\" data-i=1><td class=\"v1\" data-i=4>"
@@ -262,13 +262,31 @@ START_TEST(each_step_has_a_map) {
     ProbeResult p[] = { probe_named("one", "commit", 0, "L00.mixer", 0), probe_named("one", "preview", 1, "L00.mixer", 0), probe_named("one", "preview", 1, "L00.out", 0) };
     DiffResult r = result_of(p, 3);
     write_page(&r, &one_bundle, NULL);
-    assert_has("<details class=step open><summary><b>one/commit</b> commit of 5 rows: 1 stage</summary>");
-    assert_has("<details class=step><summary><b>one/preview</b> preview of 3 rows: 2 stages</summary>");
+    assert_has("<details class=step open><summary><b>one/commit</b> commit of 5 rows: 1 stage, at most 0.041 of a budget</summary>");
+    assert_has("<details class=step><summary><b>one/preview</b> preview of 3 rows: 2 stages, at most 0.041 of a budget</summary>");
     p[1].verdict = STAGE_DIFFERS;
     r.first = 1;
     write_page(&r, &one_bundle, NULL);
     assert_has("<details class=step><summary><b>one/commit</b>");
     assert_has("<details class=step open><summary><b>one/preview</b> preview of 3 rows: 2 stages, <b class=bad>&cross; 1 differs</b></summary>");
+}
+END_TEST
+
+START_TEST(several_cases_fold) {
+    BundleCase cases[] = { one_case, one_case };
+    cases[1].name = "two";
+    Bundle b = { .path = path_text, .cases = cases, .n_cases = 2 };
+    ProbeResult p[] = { probe_named("one", "commit", 0, "L00.mixer", 0), probe_named("two", "commit", 0, "L00.mixer", 0), probe_named("two", "preview", 1, "L00.gdn.mixed", 0) };
+    DiffResult r = result_of(p, 3);
+    write_page(&r, &b, NULL);
+    assert_has("<details class=case open><summary><b>case one</b>, at most 0.041 of a budget</summary><details class=step open><summary><b>one/commit");
+    assert_has("<details class=case><summary><b>case two</b>, at most 0.041 of a budget</summary><details class=step><summary><b>two/commit");
+    p[2].verdict = STAGE_DIFFERS;
+    r.first = 2;
+    write_page(&r, &b, NULL);
+    assert_has("<details class=case><summary><b>case one</b>");
+    assert_has("<details class=case open><summary><b>case two</b>, <b class=bad>&cross; 1 differs</b></summary>");
+    assert_has("gdn.mixed <i>PRV-6</i>");
 }
 END_TEST
 
@@ -559,6 +577,7 @@ static Suite *diff_html_suite(void) {
     tcase_add_test(c, a_cell_tells_its_verdict_without_colour);
     tcase_add_test(c, rows_are_stages_in_order_and_columns_are_layers);
     tcase_add_test(c, each_step_has_a_map);
+    tcase_add_test(c, several_cases_fold);
     tcase_add_test(c, the_numbers_of_every_cell_are_there);
     tcase_add_test(c, findings_stand_in_a_table_what_differs_first);
     tcase_add_test(c, many_findings_are_counted);

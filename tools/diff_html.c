@@ -1,4 +1,4 @@
-/* diff_html.c - a diff's result as one page that needs no network. [DIF-9]
+/* diff_html.c - a diff's result as one page that needs no network. [DIF-10]
  *
  * Everything that it says stands in its HTML, so that it reads without scripts, but for the numbers of the many stages that
  * conform: those are in one JSON list, from which the script shows the one that is clicked. Style and script are allowed by
@@ -11,7 +11,7 @@
 #include "diff_html.h"
 #include "sha256.h"
 
-enum { MAX_FINDINGS = 200, MAX_STAGES = 64, DRAWN_DECISIONS = 100000 };
+enum { MAX_FINDINGS = 200, MAX_STAGES = 64, FEW_LOGITS = 12, DRAWN_DECISIONS = 100000 };
 
 /* ---- writing --------------------------------------------------------------------------------------------------- */
 
@@ -362,19 +362,30 @@ static void put_map(Page *p, const Map *m) {
     html(p, "</table></div>");
 }
 
+/* ", 3 differ" of results, or the largest share of a budget that one of them uses. */
+static void put_differing(Page *p, int64_t from, int64_t to) {
+    const ProbeResult *r = p->result->probe;
+    int64_t differ = 0;
+    double worst = 0;
+    for (int64_t i = from; i < to; i++) {
+        differ += r[i].verdict >= STAGE_DIFFERS;
+        if (!is_choice(stage_of(r[i].probe)) && r[i].verdict != STAGE_REPRESENTATION && budgets(&r[i]) > worst) worst = budgets(&r[i]);
+    }
+    if (differ) html_format(p, ", <b class=bad>&cross; %lld differ%s</b>", (long long)differ, differ == 1 ? "s" : "");
+    else html_format(p, ", at most %.2g of a budget", worst);
+}
+
 static void put_step(Page *p, int64_t from, int64_t to, bool open) {
     static const char *const kinds[] = { "commit", "preview", "snapshot", "restore" };
     const ProbeResult *r = p->result->probe;
     const BundleStep *step = step_of(p, &r[from]);
-    int64_t differ = 0;
     Map m;
-    for (int64_t i = from; i < to; i++) differ += r[i].verdict == STAGE_DIFFERS || r[i].verdict == STAGE_WRONG;
     html_format(p, "<details class=step%s><summary><b>", open ? " open" : "");
     put_place(p, &r[from]);
     html(p, "</b>");
     if (step) html_format(p, " %s of %lld row%s:", kinds[step->kind], (long long)step->n, step->n == 1 ? "" : "s");
     html_format(p, " %lld stage%s", (long long)(to - from), to - from == 1 ? "" : "s");
-    if (differ) html_format(p, ", <b class=bad>&cross; %lld differ%s</b>", (long long)differ, differ == 1 ? "s" : "");
+    put_differing(p, from, to);
     html(p, "</summary>");
     if (map_build(&m, r, from, to)) put_map(p, &m);
     else p->out.no_memory = true;
@@ -387,6 +398,30 @@ static int64_t step_end(const DiffResult *r, int64_t i) {
     int64_t end = i + 1;
     while (end < r->n_probes && r->probe[end].step_index == r->probe[i].step_index && strcmp(r->probe[end].case_name, r->probe[i].case_name) == 0) end++;
     return end;
+}
+
+static int64_t case_end(const DiffResult *r, int64_t i) {
+    int64_t end = i + 1;
+    while (end < r->n_probes && strcmp(r->probe[end].case_name, r->probe[i].case_name) == 0) end++;
+    return end;
+}
+
+/* Open is what holds the first divergence, else what comes first. */
+static bool opens(const DiffResult *r, int64_t from, int64_t to) { return r->first < 0 ? from == 0 : r->first >= from && r->first < to; }
+
+/* The steps of a case; in a fold of their own when there are several cases. */
+static void put_case_maps(Page *p, int64_t from, int64_t to) {
+    const DiffResult *r = p->result;
+    const bool fold = to - from < r->n_probes;
+    if (fold) {
+        html_format(p, "<details class=case%s><summary><b>case ", opens(r, from, to) ? " open" : "");
+        html_text(p, r->probe[from].case_name);
+        html(p, "</b>");
+        put_differing(p, from, to);
+        html(p, "</summary>");
+    }
+    for (int64_t i = from; i < to; i = step_end(r, i)) put_step(p, i, step_end(r, i), opens(r, i, step_end(r, i)));
+    if (fold) html(p, "</details>");
 }
 
 static void put_maps(Page *p) {
@@ -405,10 +440,7 @@ static void put_maps(Page *p) {
            "<li><span class=v2>&asymp;</span> choices differ, all near ties<li><span class=\"v5 bad first\">&times;</span> the first divergence</ul>"
            "<noscript><p class=warn>Without scripts a cell shows its colour and letter; the table of findings has the numbers of those that do not conform.</p></noscript>"
            "<div class=beside><div class=steps>");
-    for (int64_t i = 0; i < r->n_probes; i = step_end(r, i)) {
-        const int64_t end = step_end(r, i);
-        put_step(p, i, end, r->first < 0 ? i == 0 : r->first >= i && r->first < end);
-    }
+    for (int64_t i = 0; i < r->n_probes; i = case_end(r, i)) put_case_maps(p, i, case_end(r, i));
     html(p, "</div><aside id=panel aria-label=\"numbers of a stage\" tabindex=-1 hidden></aside></div></section>\n");
 }
 
@@ -454,16 +486,19 @@ static void put_findings(Page *p) {
     html(p, "</section>\n");
 }
 
+static bool has_logits(const ProbeResult *r) { return strcmp(r->probe, "logits") == 0 && r->verdict != STAGE_WRONG; }
+
 static void put_logits(Page *p) {
     const DiffResult *r = p->result;
-    bool any = false;
+    int64_t n = 0;
+    for (int64_t i = 0; i < r->n_probes; i++) n += has_logits(&r->probe[i]);
+    if (n == 0) return;
+    html_format(p, "<section id=logits><details%s><summary><h2>Logits (%lld)</h2></summary><div class=scroll><table class=figures><thead><tr><th scope=col>step"
+                   "<th scope=col>rows<th scope=col>KL, worst<th scope=col>KL, mean<th scope=col>top-5 overlap<th scope=col>argmax differs<th scope=col>regret, worst<tbody>",
+                n <= FEW_LOGITS ? " open" : "", (long long)n);
     for (int64_t i = 0; i < r->n_probes; i++) {
         const ProbeResult *q = &r->probe[i];
-        if (strcmp(q->probe, "logits") != 0 || q->verdict == STAGE_WRONG) continue;
-        if (!any)
-            html(p, "<section id=logits><h2>Logits</h2><div class=scroll><table class=figures><thead><tr><th scope=col>step<th scope=col>rows<th scope=col>KL, worst"
-                   "<th scope=col>KL, mean<th scope=col>top-5 overlap<th scope=col>argmax differs<th scope=col>regret, worst<tbody>");
-        any = true;
+        if (!has_logits(q)) continue;
         html(p, "<tr><th scope=row>");
         put_place(p, q);
         html_format(p, "<td>%lld<td>", (long long)q->logits.rows);
@@ -475,7 +510,7 @@ static void put_logits(Page *p) {
         html_format(p, "<td>%lld<td>", (long long)q->logits.argmax_differs);
         html_number(p, q->logits.regret_max, 3);
     }
-    if (any) html(p, "</table></div></section>\n");
+    html(p, "</table></div></details></section>\n");
 }
 
 static void put_list(Page *p, const char *id, const char *title, char *const *lines, int64_t n, bool open) {
@@ -574,12 +609,12 @@ CloverStatus diff_html(const DiffResult *r, const Bundle *b, const char *dump, c
         put_verdict(&p);
         html(&p, "<main>\n");
         put_first(&p);
+        put_features(&p);
         put_maps(&p);
         put_findings(&p);
-        put_features(&p);
-        put_logits(&p);
-        html_traces(&p);
         put_list(&p, "notes", "Notes", r->note, r->n_notes, true);
+        html_traces(&p);
+        put_logits(&p);
         put_list(&p, "not-compared", "Not compared", r->not_compared, r->n_not_compared, r->n_not_compared <= 50);
         html(&p, "</main>\n");
         put_data(&p);

@@ -1,4 +1,4 @@
-/* diff_html.h - what the files of the diff's page share. [DIF-9]
+/* diff_html.h - what the files of the diff's page share. [DIF-10]
  *
  * diff_html.c        the page: verdict, first divergence, maps of layers x stages, figures, notes
  * diff_html_trace.c  decisions: blocks as grids, drafts as rounds

@@ -1,4 +1,4 @@
-/* diff_html_page.c - the style and the script of the diff's page, a line of each a string. [DIF-9] */
+/* diff_html_page.c - the style and the script of the diff's page, a line of each a string. [DIF-10] */
 #include "diff_html.h"
 
 /* Blues are within the budget and oranges beyond it, a pair that colour-blind readers tell apart; letters and patterns say the
@@ -48,7 +48,8 @@ const char *const diff_html_style[] = {
     "summary { cursor: pointer; padding: .3rem 0; overflow-wrap: anywhere; }",
     "summary h2 { display: inline; }",
     ":focus-visible { outline: 3px solid var(--accent); outline-offset: 1px; }",
-    "details.step { border-top: 1px solid var(--line); }",
+    "details.step, details.case { border-top: 1px solid var(--line); }",
+    "details.case > details { margin-left: 1.2rem; }",
     "ul { padding-left: 1.2rem; margin: .4rem 0; }",
     "li { overflow-wrap: anywhere; }",
     ".beside { display: grid; grid-template-columns: minmax(0, 1fr) 18rem; gap: 1rem; align-items: start; }",
@@ -138,6 +139,7 @@ const char *const diff_html_style[] = {
     "  body { padding: .75rem .75rem 4rem; }",
     "  h1 { font-size: 1.6rem; }",
     "  .map i { display: none; }",
+    "  details.case > details { margin-left: 0; }",
     "  .map tbody th { font-size: 10px; padding-right: .3rem; }",
     "}",
     "@media print { aside { display: none; } }",
@@ -285,7 +287,7 @@ const char *const diff_html_script[] = {
     "  const cell = link && document.getElementById(link.getAttribute('href').slice(1));",
     "  if (!cell) return;",
     "  e.preventDefault();",
-    "  cell.closest('details').open = true;",
+    "  for (let e = cell.closest('details'); e; e = e.parentElement.closest('details')) e.open = true;",
     "  choose(cell, true);",
     "  cell.scrollIntoView({ block: 'center', inline: 'center' });",
     "});",

@@ -1,5 +1,5 @@
 /* diff_html_trace.c - decisions on the diff's page: each block's denoising as a grid of rows x passes, each draft round with
- * what became of its tokens, AR tokens in a line; the golden's and, where the dump has a trace, the engine's beside it. [DIF-9]
+ * what became of its tokens, AR tokens in a line; the golden's and, where the dump has a trace, the engine's beside it. [DIF-10]
  *
  * Traces are files of others: whatever is not as `clover run --json` writes it is passed over, never trusted. */
 #include <math.h>
