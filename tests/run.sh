@@ -24,7 +24,7 @@ read_check_summary() {
 
 run_suite() {                   # VARIANT NAME
     local id=$2.$1 log=$OUT/$2.$1.log checks failures errors passed failed skipped status
-    timeout 280 "build/$1/tests/$2" >"$log" 2>&1 </dev/null
+    timeout 600 "build/$1/tests/$2" >"$log" 2>&1 </dev/null
     status=$?
     read -r checks failures errors <<<"$(read_check_summary "$log")"
     skipped=$(grep -c '^skip[ :]' "$log")
@@ -43,7 +43,7 @@ run_suite() {                   # VARIANT NAME
 
 run_script() {                  # VARIANT NAME
     local id=$2.$1 log=$OUT/$2.$1.log passed failed skipped status
-    CLOVER=build/$1/clover timeout 280 "tests/cli/$2.sh" >"$log" 2>&1 </dev/null
+    CLOVER=build/$1/clover timeout 600 "tests/cli/$2.sh" >"$log" 2>&1 </dev/null
     status=$?
     passed=$(grep -c '^ok ' "$log") failed=$(grep -c '^not ok ' "$log") skipped=$(grep -c '^skip[ :]' "$log")
     if [ $failed = 0 ] && { [ $status != 0 ] || [ $((passed + skipped)) = 0 ]; }; then
@@ -149,8 +149,8 @@ fi
 build clang-O3 build/clang-O3/clover suites $bits ${vectors:+build/clang-O3/vectors} || bits=
 if [ -n "$bits" ]; then build gcc-O0 bits || bits=; build clang-O0 bits || bits=; fi
 
-# A test that hangs is stopped; sanitizers make everything slower. A huge allocation returns NULL under ASan too.
-export CK_DEFAULT_TIMEOUT=60
+# A test that hangs is stopped, late: sanitizers and busy machines are slow. A huge allocation returns NULL under ASan too.
+export CK_DEFAULT_TIMEOUT=60 CK_TIMEOUT_MULTIPLIER=5
 export ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 [ ${#jobs[@]} = 0 ] || printf '%s\n' "${jobs[@]}" | xargs -P "$JOBS" -L 1 "$0" --job
 
