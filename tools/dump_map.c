@@ -17,6 +17,7 @@ extern const char *const builtin_map_transformers, *const builtin_map_llama_cpp;
 static const struct { const char *name; FormKind kind; } plain_forms[] = {
     { "transpose", FORM_TRANSPOSE }, { "swap_last", FORM_SWAP_LAST }, { "tiled", FORM_TILED }, { "expanded", FORM_EXPANDED },
     { "expanded_tiled", FORM_EXPANDED_TILED }, { "sigmoid", FORM_SIGMOID }, { "exp", FORM_EXP }, { "log", FORM_LOG }, { "negate", FORM_NEGATE },
+    { "softmax", FORM_SOFTMAX },
 };
 
 static bool read_form(const json_t *j, Form *out) {
@@ -58,7 +59,7 @@ static CloverStatus read_entry(const char *where, const char *stage, json_t *j, 
     for (size_t i = 0; forms && i < json_array_size(forms); i++)
         if (!read_form(json_array_get(forms, i), &e->form[e->n_forms++]))
             return error_set(err, CLOVER_BAD_INPUT,
-                             "%s: %s: form %zu is none of transpose, swap_last, tiled, expanded, expanded_tiled, sigmoid, exp, log, negate, {\"part\": i, \"of\": n}, "
+                             "%s: %s: form %zu is none of transpose, swap_last, tiled, expanded, expanded_tiled, sigmoid, exp, log, negate, softmax, {\"part\": i, \"of\": n}, "
                              "{\"columns\": [from, to]}, {\"scale\": x}", where, stage, i);
     return CLOVER_OK;
 }
@@ -285,6 +286,13 @@ static bool apply_form(Array *a, const char *stage, const Form *f, const CloverC
     case FORM_EXP: for (int64_t i = 0; i < a->n; i++) a->v[i] = exp(a->v[i]); return true;
     case FORM_LOG: for (int64_t i = 0; i < a->n; i++) a->v[i] = log(a->v[i]); return true;
     case FORM_NEGATE: for (int64_t i = 0; i < a->n; i++) a->v[i] = -a->v[i]; return true;
+    case FORM_SOFTMAX:
+        if (shape[0] == 0 || a->n % shape[0]) {
+            error_set(why, CLOVER_BAD_INPUT, "%lld elements are no %lld rows", (long long)a->n, (long long)shape[0]);
+            return false;
+        }
+        for (int64_t t = 0; t < shape[0]; t++) softmax(a->v + t * (a->n / shape[0]), a->n / shape[0]);
+        return true;
     case FORM_SCALE: for (int64_t i = 0; i < a->n; i++) a->v[i] *= f->scale; return true;
     }
     return false;

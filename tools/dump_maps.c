@@ -1,5 +1,5 @@
 /* dump_maps.c - the maps that come with the tool. [DMP-3]
- * Names: Transformers' modules as a forward hook sees them (NAME its output, NAME.input what it was given); llama.cpp's graph
+ * Names: Transformers' modules as a forward hook sees them (NAME its output, NAME.1 the second of several, NAME.input what it was given); llama.cpp's graph
  * nodes as its evaluation callback names them. What an engine never shows has no entry: it is counted as not compared. */
 
 extern const char *const builtin_map_transformers, *const builtin_map_llama_cpp;
@@ -25,6 +25,9 @@ const char *const builtin_map_transformers =
 " \"mixer\": {\"name\": \"" LAYER "linear_attn\", \"or\": \"" LAYER "self_attn\"},"
 " \"mixer_residual\": {\"name\": \"" LAYER "post_attention_layernorm.input\"},"
 " \"ffn_norm\": {\"name\": \"" LAYER "post_attention_layernorm\"},"
+" \"moe.probs\": {\"name\": \"" LAYER "mlp.gate\", \"forms\": [\"softmax\"]},"
+" \"moe.weights\": {\"name\": \"" LAYER "mlp.gate.1\"},"
+" \"moe.ids\": {\"name\": \"" LAYER "mlp.gate.2\"},"
 " \"moe.shared\": {\"name\": \"" LAYER "mlp.shared_expert\"},"
 " \"moe.shared_gate\": {\"name\": \"" LAYER "mlp.shared_expert_gate\", \"forms\": [\"sigmoid\"]},"
 " \"moe.routed\": {\"name\": \"" LAYER "mlp.experts\"},"

@@ -25,7 +25,8 @@ typedef enum FormKind {
     FORM_EXPANDED_TILED,     /* the same in GGUF's order: all key heads, then all again */
     FORM_PART,               /* each head holds `of` parts of width; this is part `take` (q and gate in q_proj's rows) */
     FORM_COLUMNS,            /* columns take..of of a wider row: q, k or v of their channels */
-    FORM_SIGMOID, FORM_EXP, FORM_LOG, FORM_NEGATE, FORM_SCALE
+    FORM_SIGMOID, FORM_EXP, FORM_LOG, FORM_NEGATE, FORM_SCALE,
+    FORM_SOFTMAX             /* over each row: router logits */
 } FormKind;
 
 typedef struct Form { FormKind kind; int64_t take, of; double scale; } Form;
