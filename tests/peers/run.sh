@@ -12,7 +12,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
-known='transformers llamacpp tokenizer writers'
+known='numpy transformers llamacpp tokenizer writers'
 peers=${PEERS-$known}
 vectors=${VECTORS-}
 clover=${CLOVER-build/clover}
@@ -20,7 +20,7 @@ home=build/peers
 work=$home/work
 python=${PEERS_PYTHON-$home/venv/bin/python}
 LLAMA_LIBRARIES=@node-llama-cpp/linux-x64@3.21.1
-export OMP_NUM_THREADS=1
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 passed=0 failed=0 skipped=0 skips=
 [ -x "$clover" ] || { echo "run.sh: $clover is not built; make peers builds it" >&2; exit 1; }
@@ -169,6 +169,10 @@ for step in ("causal", "causal_continued"):
 }" --float32 $work/vectors.float32
 }
 
+if ready numpy; then
+    "$python" "$script" --clover "$clover" --work $work ${vectors:+--vectors "$vectors"}
+    count numpy $?
+fi
 if ready transformers; then
     "$python" tests/peers/compare.py --selftest
     count compare.py $?
