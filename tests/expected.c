@@ -78,10 +78,10 @@ CloverStatus expected_step(CloverSession *session, int64_t vocab, ExpectedStep k
 
 CloverStatus expected_folder(const CloverModel *model, const char *folder, double relative, double absolute, ExpectedReport *report, void *user, CloverError *err) {
     static const struct { const char *name; ExpectedStep kind; bool empty; double coreset; } steps[] = {
-        { "preview_empty_prefix", EXPECTED_PREVIEW, true, -1 }, { "causal", EXPECTED_COMMIT, true, -1 },
-        { "preview_full", EXPECTED_PREVIEW, false, -1 },        { "preview_8rows", EXPECTED_PREVIEW, false, -1 },
-        { "preview_1row", EXPECTED_PREVIEW, false, -1 },        { "preview_coreset", EXPECTED_PREVIEW, false, 0.5 },
-        { "causal_continued", EXPECTED_COMMIT, false, -1 },
+        { "preview_empty_prefix", EXPECTED_PREVIEW, true, NAN }, { "causal", EXPECTED_COMMIT, true, NAN },
+        { "preview_full", EXPECTED_PREVIEW, false, NAN },        { "preview_8rows", EXPECTED_PREVIEW, false, NAN },
+        { "preview_1row", EXPECTED_PREVIEW, false, NAN },        { "preview_coreset", EXPECTED_PREVIEW, false, 0.5 },
+        { "causal_continued", EXPECTED_COMMIT, false, NAN },
     };
     const int64_t vocab = clover_model_config(model)->vocab;
     char causal[512];

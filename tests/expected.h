@@ -20,7 +20,7 @@ CloverStatus expected_step(CloverSession *session, int64_t vocab, ExpectedStep k
                            ExpectedResult *result, CloverError *err);
 
 /* All steps of a folder that are there: causal, then over its state the previews and the continuation; preview_empty_prefix
- * over nothing; preview_coreset with top_p 0.5. Calls report after each. */
+ * over nothing; preview_coreset with top_p 0.5, the other previews with the model's own coreset. Calls report after each. */
 typedef void ExpectedReport(void *user, const char *step, const ExpectedResult *result);
 CloverStatus expected_folder(const CloverModel *model, const char *folder, double relative, double absolute, ExpectedReport *report, void *user, CloverError *err);
 
