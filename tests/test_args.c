@@ -24,7 +24,8 @@ static ArgCommand table(Values *v, ArgOption options[N_OPTIONS]) {
     const ArgOption all[N_OPTIONS] = {
         { .name = "MODEL", .kind = ARG_POSITIONAL, .target = &v->model, .required = true },
         { .kind = ARG_HEADING, .help = "sizes" },
-        { .name = "layers", .letter = 'l', .kind = ARG_INT, .target = &v->layers, .min = 1, .max = 1024, .given = &v->layers_given, .value = "N" },
+        { .name = "layers", .letter = 'l', .kind = ARG_INT, .target = &v->layers, .min = 1, .max = 1024,
+            .given = &v->layers_given, .value = "N" },
         { .name = "size", .kind = ARG_BYTES, .target = &v->size },
         { .name = "mask", .kind = ARG_ID, .target = &v->mask },
         { .name = "seed", .kind = ARG_SEED, .target = &v->seed },
@@ -40,7 +41,8 @@ static ArgCommand table(Values *v, ArgOption options[N_OPTIONS]) {
         { .name = "as-is", .kind = ARG_FLAG, .target = &v->as_is, .excludes = 2 },
     };
     memcpy(options, all, sizeof all);
-    return (ArgCommand){ .name = "test", .usage = "MODEL", .summary = "s", .example = "clover test a\nclover test b", .options = options, .n = N_OPTIONS };
+    return (ArgCommand){ .name = "test", .usage = "MODEL", .summary = "s", .example = "clover test a\nclover test b",
+        .options = options, .n = N_OPTIONS };
 }
 
 /* Splits line at each '|', so that an argument may hold spaces. */
@@ -80,7 +82,8 @@ static void release(Values *v) {
 START_TEST(every_kind) {
     Values v;
     CloverError err;
-    assert_ok(parse("a.gguf|--layers|12|--size=3K|--mask|7|--seed|18446744073709551615|--top-p=0.25|--coreset|off|--colour|green|--name|x|--prompt|hi|-j|--no-think|--mend", &v, &err), err);
+    assert_ok(parse("a.gguf|--layers|12|--size=3K|--mask|7|--seed|18446744073709551615|"
+        "--top-p=0.25|--coreset|off|--colour|green|--name|x|--prompt|hi|-j|--no-think|--mend", &v, &err), err);
     ck_assert_str_eq(v.model, "set");
     ck_assert_int_eq(v.layers, 12);
     ck_assert(v.layers_given);
@@ -271,7 +274,8 @@ START_TEST(help_wins) {
     ck_assert_int_eq(code, 0);
     Bytes text = read_file(path);
     put_number(&text, 0, 1);
-    static const char *const parts[] = { "usage: clover test MODEL\n", "  -l, --layers N ", "\nsizes\n", "red, green", "example:\n  clover test a\n  clover test b\n", "  -h, --help" };
+    static const char *const parts[] = { "usage: clover test MODEL\n", "  -l, --layers N ", "\nsizes\n", "red, green",
+        "example:\n  clover test a\n  clover test b\n", "  -h, --help" };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         ck_assert_msg(strstr((char *)text.data, parts[i]) != NULL, "no \"%s\" in\n%s", parts[i], (char *)text.data);
     free_bytes(&text);

@@ -87,8 +87,8 @@ static int64_t key_int(const Gguf *g, const char *name) {
 /* ---- what is in the file ------------------------------------------------------------------------------------------- */
 
 /* Three value heads a key head, so that grouped and tiled order differ; every width another. */
-#define SHAPE "--layers 2 --interval 2 --hidden 40 --heads 6 --kv-heads 3 --head-width 10 --rotary-dims 6 --key-heads 2 --value-heads 6 --key-width 5 " \
-    "--value-width 7 --taps 3 --experts 5 --experts-used 2 --expert-width 11 --shared-width 13 --vocab 270 --context 99"
+#define SHAPE "--layers 2 --interval 2 --hidden 40 --heads 6 --kv-heads 3 --head-width 10 --rotary-dims 6 --key-heads 2 " \
+    "--value-heads 6 --key-width 5 --value-width 7 --taps 3 --experts 5 --experts-used 2 --expert-width 11 --shared-width 13 --vocab 270 --context 99"
 enum { D = 40, V = 270, KEYS = 10, VALUES = 42, CHANNELS = 62, TAPS = 3, E = 5, F = 11, FS = 13, DV = 7, HV = 6 };
 
 typedef struct Expected { const char *gguf, *hf; int dims; int64_t shape[3]; } Expected;
@@ -136,21 +136,27 @@ START_TEST(gguf_shapes_and_keys) {
     for (int i = 0; i < N_TENSORS; i++) {
         const Tensor *t = gguf_tensor(g, tensors[i].gguf);
         ck_assert_msg(t != NULL, "no %s", tensors[i].gguf);
-        ck_assert_msg(t->dims == tensors[i].dims && memcmp(t->shape, tensors[i].shape, (size_t)t->dims * sizeof *t->shape) == 0, "shape of %s", t->name);
+        ck_assert_msg(t->dims == tensors[i].dims && memcmp(t->shape, tensors[i].shape, (size_t)t->dims * sizeof *t->shape) == 0,
+            "shape of %s", t->name);
         ck_assert_int_eq(t->type, DT_F32);
     }
     ck_assert_int_eq(gguf_tensors(g).n, 3 + 23 + 16);                /* 3 global, a GDN and an attention layer */
 
     static const struct { const char *name; int64_t value; } sizes[] = {
-        { "clover_moe.block_count", 2 }, { "clover_moe.context_length", 99 }, { "clover_moe.embedding_length", 40 }, { "clover_moe.attention.head_count", 6 },
-        { "clover_moe.attention.head_count_kv", 3 }, { "clover_moe.attention.key_length", 10 }, { "clover_moe.attention.value_length", 10 },
+        { "clover_moe.block_count", 2 }, { "clover_moe.context_length", 99 }, { "clover_moe.embedding_length", 40 },
+        { "clover_moe.attention.head_count", 6 }, { "clover_moe.attention.head_count_kv", 3 },
+            { "clover_moe.attention.key_length", 10 }, { "clover_moe.attention.value_length", 10 },
         { "clover_moe.rope.dimension_count", 6 }, { "clover_moe.expert_count", 5 }, { "clover_moe.expert_used_count", 2 },
-        { "clover_moe.expert_feed_forward_length", 11 }, { "clover_moe.expert_shared_feed_forward_length", 13 }, { "clover_moe.expert_shared_count", 1 },
-        { "clover_moe.ssm.conv_kernel", 3 }, { "clover_moe.ssm.state_size", 5 }, { "clover_moe.ssm.group_count", 2 }, { "clover_moe.ssm.time_step_rank", 6 },
+        { "clover_moe.expert_feed_forward_length", 11 }, { "clover_moe.expert_shared_feed_forward_length", 13 },
+            { "clover_moe.expert_shared_count", 1 },
+        { "clover_moe.ssm.conv_kernel", 3 }, { "clover_moe.ssm.state_size", 5 }, { "clover_moe.ssm.group_count", 2 },
+            { "clover_moe.ssm.time_step_rank", 6 },
         { "clover_moe.ssm.inner_size", 42 }, { "clover_moe.full_attention_interval", 2 }, { "clover_moe.diffusion.block_size", 8 },
-        { "clover_moe.diffusion.mask_token_id", 265 }, { "tokenizer.ggml.eos_token_id", 258 }, { "tokenizer.ggml.padding_token_id", 256 } };
+        { "clover_moe.diffusion.mask_token_id", 265 }, { "tokenizer.ggml.eos_token_id", 258 },
+            { "tokenizer.ggml.padding_token_id", 256 } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) ck_assert_int_eq(key_int(g, sizes[i].name), sizes[i].value);
-    static const struct { const char *name; double value; } reals[] = { { "clover_moe.rope.freq_base", 12345 }, { "clover_moe.diffusion.threshold", 0.7 },
+    static const struct { const char *name; double value; } reals[] = {
+        { "clover_moe.rope.freq_base", 12345 }, { "clover_moe.diffusion.threshold", 0.7 },
         { "clover_moe.diffusion.coreset_top_p", 0.25 }, { "clover_moe.attention.layer_norm_rms_epsilon", 1e-6f } };
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
         double v;
@@ -165,9 +171,10 @@ START_TEST(gguf_shapes_and_keys) {
 
     const GgufKey *tokens = gguf_key(g, "tokenizer.ggml.tokens");
     const uint8_t *cursor = NULL;
-    static const struct { int id; const char *text; } some[] = { { 0, "\xc4\x80" }, { 10, "\xc4\x8a" }, { 32, "\xc4\xa0" }, { 65, "A" }, { 127, "\xc4\xa1" }, { 173, "\xc5\x83" },
-        { 195, "\xc3\x83" }, { 255, "\xc3\xbf" }, { 256, "<|endoftext|>" }, { 257, "<|im_start|>" }, { 258, "<|im_end|>" }, { 259, "<think>" },
-        { 260, "</think>" }, { 261, "<|mask|>" }, { 262, "w262_" }, { 269, "w269_" } };                  /* byte 32 is U+0120, 127 U+0121 */
+    static const struct { int id; const char *text; } some[] = {                 /* byte 32 is U+0120, 127 U+0121 */
+        { 0, "\xc4\x80" }, { 10, "\xc4\x8a" }, { 32, "\xc4\xa0" }, { 65, "A" }, { 127, "\xc4\xa1" }, { 173, "\xc5\x83" },
+        { 195, "\xc3\x83" }, { 255, "\xc3\xbf" }, { 256, "<|endoftext|>" }, { 257, "<|im_start|>" }, { 258, "<|im_end|>" },
+        { 259, "<think>" }, { 260, "</think>" }, { 261, "<|mask|>" }, { 262, "w262_" }, { 269, "w269_" } };
     size_t next = 0;
     ck_assert_uint_eq(tokens->count, V);
     for (int id = 0; gguf_next_string(tokens, &cursor, &s); id++) {
@@ -192,8 +199,10 @@ START_TEST(presets) {
     /* The 35B model's list of tensors, without its 19.6 GB: 733 and 120 for diffusion, 34,660,610,688 parameters and theirs. */
     CloverError err;
     SynthTensors list;
-    SynthModel m = { .layers = 40, .hidden = 2048, .heads = 16, .kv_heads = 2, .head_width = 256, .rotary_dims = 64, .rope_base = 1e7, .key_heads = 16, .value_heads = 32,
-        .key_width = 128, .value_width = 128, .taps = 4, .interval = 4, .experts = 256, .experts_used = 8, .expert_width = 512, .shared_width = 512, .vocab = 248320, .type = DT_Q4_0 };
+    SynthModel m = { .layers = 40, .hidden = 2048, .heads = 16, .kv_heads = 2, .head_width = 256, .rotary_dims = 64,
+        .rope_base = 1e7,
+        .key_heads = 16, .value_heads = 32, .key_width = 128, .value_width = 128, .taps = 4, .interval = 4, .experts = 256,
+            .experts_used = 8, .expert_width = 512, .shared_width = 512, .vocab = 248320, .type = DT_Q4_0 };
     for (int diffusion = 0; diffusion < 2; diffusion++) {
         int64_t parameters = 0;
         m.diffusion = diffusion == 1;
@@ -219,7 +228,8 @@ START_TEST(the_same_seed_gives_the_same_bytes) {
         ck_assert_msg(memcmp(x->data, y->data, x->bytes) != 0, "%s does not depend on the seed", x->name);
     }
     for (int i = 0; i < N_TENSORS; i++)                              /* and no tensor begins as another does */
-        for (int k = 0; k < i; k++) ck_assert(memcmp(gguf_tensor(a, tensors[i].gguf)->data, gguf_tensor(a, tensors[k].gguf)->data, 16) != 0);
+        for (int k = 0; k < i; k++)
+            ck_assert(memcmp(gguf_tensor(a, tensors[i].gguf)->data, gguf_tensor(a, tensors[k].gguf)->data, 16) != 0);
     gguf_close(a);
     gguf_close(c);
     assert_synth("q.gguf", "--seed 5 --type q4_0");
@@ -275,7 +285,9 @@ END_TEST
 static const int hf_head_at[6] = { 0, 3, 1, 4, 2, 5 };
 
 /* The row of HF's that GGUF's row r holds: rows from start on are heads of `width` rows. */
-static int64_t row_of(int64_t r, int64_t start, int64_t width) { return r < start ? r : start + hf_head_at[(r - start) / width] * width + (r - start) % width; }
+static int64_t row_of(int64_t r, int64_t start, int64_t width) {
+    return r < start ? r : start + hf_head_at[(r - start) / width] * width + (r - start) % width;
+}
 
 START_TEST(gguf_and_hf_are_related_as_the_formats_say) {
     assert_synth("m.gguf", SHAPE " --seed 11");
@@ -291,7 +303,8 @@ START_TEST(gguf_and_hf_are_related_as_the_formats_say) {
         ck_assert_int_eq(a->elements, b->elements);
         int64_t cols = a->dims == 1 ? 1 : a->shape[a->dims - 1], rows = a->elements / cols;
         bool tiled = strncmp(name, "ssm_", 4) == 0 || strncmp(name, "bd_", 3) == 0 || strcmp(name, "attn_gate.weight") == 0;
-        bool channels = strcmp(name, "attn_qkv.weight") == 0 || strncmp(name, "ssm_conv1d", 10) == 0 || strncmp(name, "conv_right", 10) == 0;
+        bool channels = strcmp(name, "attn_qkv.weight") == 0 || strncmp(name, "ssm_conv1d", 10) == 0
+            || strncmp(name, "conv_right", 10) == 0;
         bool columns = strcmp(name, "ssm_out.weight") == 0, plain_norm = strcmp(name, "ssm_norm.weight") == 0;
         bool shifted = strstr(a->name, "norm.weight") && !plain_norm;
         int64_t wrong = -1;
@@ -309,7 +322,8 @@ START_TEST(gguf_and_hf_are_related_as_the_formats_say) {
         free(y);
     }
     double *gate = values(gguf_tensor(g, "blk.0.ffn_gate_exps.weight")), *up = values(gguf_tensor(g, "blk.0.ffn_up_exps.weight"));
-    double *both = values(safetensors_tensor(s, "model.layers.0.mlp.experts.gate_up_proj"));            /* [E,2F,D]: gate rows first */
+    /* [E,2F,D]: gate rows first */
+    double *both = values(safetensors_tensor(s, "model.layers.0.mlp.experts.gate_up_proj"));
     for (int e = 0; e < E; e++) {
         ck_assert_mem_eq(gate + e * F * D, both + e * 2 * F * D, F * D * sizeof *gate);
         ck_assert_mem_eq(up + e * F * D, both + (e * 2 + 1) * F * D, F * D * sizeof *up);
@@ -350,7 +364,9 @@ START_TEST(values_are_sane) {
         ck_assert(low > -64 && high < 64);
         if (strstr(t->name, "ssm_a") && !strstr(t->name, "alpha")) ck_assert(high < 0);
         if (strstr(t->name, "norm.weight")) ck_assert(mean > 0.8 && mean < 1.7);
-        if (strcmp(t->name, "blk.1.attn_qkv.weight") == 0) ck_assert(fabs(mean) < 0.01 && rms > 0.95 / 8 && rms < 1.05 / 8);   /* 1/sqrt(64) */
+        /* 1/sqrt(64) */
+        if (strcmp(t->name, "blk.1.attn_qkv.weight") == 0)
+            ck_assert(fabs(mean) < 0.01 && rms > 0.95 / 8 && rms < 1.05 / 8);
         if (strcmp(t->name, "token_embd.weight") == 0) ck_assert(fabs(mean) < 0.05 && rms > 0.95 && rms < 1.05);
     }
     gguf_close(g);
@@ -359,10 +375,13 @@ END_TEST
 
 /* ---- every type ---------------------------------------------------------------------------------------------------- */
 
-static const struct { const char *flag; DType type; } block_types[] = { { "q8_0", DT_Q8_0 }, { "q4_0", DT_Q4_0 }, { "q4_1", DT_Q4_1 }, { "q5_0", DT_Q5_0 }, { "q5_1", DT_Q5_1 },
-    { "q2_k", DT_Q2_K }, { "q3_k", DT_Q3_K }, { "q4_k", DT_Q4_K }, { "q5_k", DT_Q5_K }, { "q6_k", DT_Q6_K }, { "iq4_nl", DT_IQ4_NL }, { "iq4_xs", DT_IQ4_XS } };
+static const struct { const char *flag; DType type; } block_types[] = {
+    { "q8_0", DT_Q8_0 }, { "q4_0", DT_Q4_0 }, { "q4_1", DT_Q4_1 }, { "q5_0", DT_Q5_0 }, { "q5_1", DT_Q5_1 }, { "q2_k", DT_Q2_K },
+    { "q3_k", DT_Q3_K }, { "q4_k", DT_Q4_K }, { "q5_k", DT_Q5_K }, { "q6_k", DT_Q6_K }, { "iq4_nl", DT_IQ4_NL },
+        { "iq4_xs", DT_IQ4_XS } };
 
-#define WIDE "--layers 2 --interval 2 --hidden 256 --heads 4 --kv-heads 2 --head-width 64 --rotary-dims 16 --value-width 64 --expert-width 256 --shared-width 256"
+#define WIDE "--layers 2 --interval 2 --hidden 256 --heads 4 --kv-heads 2 --head-width 64 --rotary-dims 16 " \
+    "--value-width 64 --expert-width 256 --shared-width 256"
 
 START_TEST(block_types_have_the_right_scale) {
     char flags[512];
@@ -379,8 +398,11 @@ START_TEST(block_types_have_the_right_scale) {
         double mean, rms, low, high;
         statistics(t, &mean, &rms, &low, &high);
         ck_assert(isfinite(low) && isfinite(high) && isfinite(rms));
-        double wanted = strcmp(t->name, "token_embd.weight") == 0 ? 1 : strcmp(t->name, "output.weight") == 0 ? 12.0 / 16 : strstr(t->name, "attn_q.") ? 1.5 / 16 : 1.0 / 16;
-        if (t->elements >= 65536) ck_assert_msg(rms > 0.9 * wanted && rms < 1.15 * wanted && fabs(mean) < 0.06 * wanted, "%s: rms %g, mean %g, wanted %g", t->name, rms, mean, wanted);
+        double wanted = strcmp(t->name, "token_embd.weight") == 0 ? 1 : strcmp(t->name, "output.weight") == 0 ? 12.0 / 16
+            : strstr(t->name, "attn_q.") ? 1.5 / 16 : 1.0 / 16;
+        if (t->elements >= 65536)
+            ck_assert_msg(rms > 0.9 * wanted && rms < 1.15 * wanted && fabs(mean) < 0.06 * wanted,
+                "%s: rms %g, mean %g, wanted %g", t->name, rms, mean, wanted);
         matrices++;
     }
     ck_assert_int_eq(matrices, 2 + 5 + 4 + 2 * 6);
@@ -390,8 +412,11 @@ START_TEST(block_types_have_the_right_scale) {
 END_TEST
 
 START_TEST(rows_that_are_no_whole_blocks_fall_back) {
-    assert_synth("m.gguf", "--layers 2 --interval 2 --hidden 256 --heads 4 --kv-heads 2 --head-width 64 --value-width 64 --shared-width 256 --type q4_k");
-    ck_assert_ptr_nonnull(strstr(said, "2 matrices are F16: their rows are no multiple of Q4_K's 256 elements (blk.0.ffn_down_exps.weight"));
+    assert_synth("m.gguf",
+        "--layers 2 --interval 2 --hidden 256 --heads 4 --kv-heads 2 --head-width 64 "
+        "--value-width 64 --shared-width 256 --type q4_k");
+    ck_assert_ptr_nonnull(strstr(said,
+        "2 matrices are F16: their rows are no multiple of Q4_K's 256 elements (blk.0.ffn_down_exps.weight"));
     Gguf *g = open_gguf("m.gguf");
     ck_assert_int_eq(gguf_tensor(g, "blk.0.ffn_down_exps.weight")->type, DT_F16);
     ck_assert_int_eq(gguf_tensor(g, "blk.0.ffn_up_exps.weight")->type, DT_Q4_K);
@@ -408,7 +433,8 @@ START_TEST(folder_forms) {
     Safetensors *a = open_folder("plain"), *b = open_folder("experts");
     ck_assert_int_gt(safetensors_parts(b), 3);
     ck_assert_int_eq(safetensors_tensors(b).n, safetensors_tensors(a).n + 2 * (3 * E - 2));
-    double *fused = values(safetensors_tensor(a, "model.layers.1.mlp.experts.gate_up_proj")), *down = values(safetensors_tensor(a, "model.layers.1.mlp.experts.down_proj"));
+    double *fused = values(safetensors_tensor(a, "model.layers.1.mlp.experts.gate_up_proj")),
+        *down = values(safetensors_tensor(a, "model.layers.1.mlp.experts.down_proj"));
     for (int e = 0; e < E; e++) {
         char name[96];
         const char *const parts[] = { "gate", "up", "down" };
@@ -435,7 +461,8 @@ START_TEST(split_gguf_is_the_same_model) {
     assert_synth("split.gguf", SHAPE " --split-size 40K");
     DIR *d = opendir(folder);
     char first[64] = "";
-    for (struct dirent *e; (e = readdir(d)); ) if (strncmp(e->d_name, "split-00001-of-", 15) == 0) snprintf(first, sizeof first, "%.60s", e->d_name);
+    for (struct dirent *e; (e = readdir(d)); )
+        if (strncmp(e->d_name, "split-00001-of-", 15) == 0) snprintf(first, sizeof first, "%.60s", e->d_name);
     closedir(d);
     Gguf *a = open_gguf("whole.gguf"), *b = open_gguf(first);
     ck_assert_int_gt(gguf_parts(b), 3);
@@ -497,7 +524,8 @@ END_TEST
 
 /* Every form opens as a model, says the same numbers, and gives the same logits where the weights are the same. */
 START_TEST(models_open_and_run) {
-    static const char *const flags[] = { "", "--type f16", "--type bf16", "--form hf", "--form hf --type f16 --per-expert --nested-config",
+    static const char *const flags[] = { "", "--type f16", "--type bf16", "--form hf",
+        "--form hf --type f16 --per-expert --nested-config",
                                          "--form hf --type bf16 --prefix-language-model --split-size 100K" };
     static const int32_t ids[] = { 72, 101, 257, 10 };
     double first[6][270];
@@ -512,10 +540,14 @@ START_TEST(models_open_and_run) {
         CloverOpenOptions options = clover_open_defaults();
         assert_ok(clover_model_open(in_folder(folder, name), &options, &m, &err), err);
         const CloverConfig *c = clover_model_config(m);
-        ck_assert(c->family == CLOVER_FAMILY_CLOVER && c->layers == 2 && c->hidden == D && c->vocab == V && c->context == 99 && c->heads == 6 && c->kv_heads == 3);
-        ck_assert(c->head_width == 10 && c->rotary_dims == 6 && c->rope_base == 1e7 && c->key_heads == 2 && c->value_heads == 6 && c->key_width == 5);
-        ck_assert(c->value_width == 7 && c->taps == 3 && c->experts == 5 && c->experts_used == 2 && c->expert_width == 11 && c->shared_width == 13);
-        ck_assert(!c->full_attention[0] && c->full_attention[1] && !c->tied && c->block == 8 && c->mask_id == 263 && c->threshold == 0.7);
+        ck_assert(c->family == CLOVER_FAMILY_CLOVER && c->layers == 2 && c->hidden == D && c->vocab == V && c->context == 99
+            && c->heads == 6 && c->kv_heads == 3);
+        ck_assert(c->head_width == 10 && c->rotary_dims == 6 && c->rope_base == 1e7 && c->key_heads == 2 && c->value_heads == 6
+            && c->key_width == 5);
+        ck_assert(c->value_width == 7 && c->taps == 3 && c->experts == 5 && c->experts_used == 2 && c->expert_width == 11
+            && c->shared_width == 13);
+        ck_assert(!c->full_attention[0] && c->full_attention[1] && !c->tied && c->block == 8 && c->mask_id == 263
+            && c->threshold == 0.7);
         ck_assert(c->coreset_enabled && c->coreset_top_p == 0.5 && c->n_stops == 2);
         assert_ok(clover_model_can_preview(m, &err), err);
         ck_assert_ptr_nonnull(clover_model_tokenizer(m));
@@ -647,7 +679,8 @@ START_TEST(a_full_disk_leaves_nothing) {
 END_TEST
 
 START_TEST(no_memory_at_any_point) {
-    static const char *const flags[] = { "--layers 2 --interval 2 --experts 2 --vocab 262", "--layers 2 --interval 2 --experts 2 --vocab 262 --form hf --split-size 64K" };
+    static const char *const flags[] = { "--layers 2 --interval 2 --experts 2 --vocab 262",
+        "--layers 2 --interval 2 --experts 2 --vocab 262 --form hf --split-size 64K" };
     if (!malloc_can_fail()) {
         puts("skip synth_no_memory (a sanitizer or valgrind has its own allocator)");
         return;

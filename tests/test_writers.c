@@ -107,7 +107,8 @@ START_TEST(gguf_bytes_are_the_format) {
 END_TEST
 
 /* Every tensor type through writer and reader: shape, offset and bytes come back. */
-static const DType all_types[] = { DT_F32, DT_F16, DT_BF16, DT_F64, DT_I8, DT_I16, DT_I32, DT_I64, DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q8_0,
+static const DType all_types[] = { DT_F32, DT_F16, DT_BF16, DT_F64, DT_I8, DT_I16, DT_I32, DT_I64, DT_Q4_0, DT_Q4_1, DT_Q5_0,
+    DT_Q5_1, DT_Q8_0,
                                    DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_IQ4_NL, DT_IQ4_XS };
 enum { N_TYPES = sizeof all_types / sizeof *all_types };
 
@@ -178,7 +179,8 @@ START_TEST(gguf_split_reads_back) {
     snprintf(name, sizeof name, "m-00001-of-%05d.gguf", parts);
     ck_assert_int_eq(rename(in_folder(folder, name), in_folder(folder, "away")), 0);
     GgufWriter *w = gguf_writer_new();                               /* a later part exists: said before anything is written */
-    for (int i = 0; i < parts; i++) gguf_add_tensor(w, (const char *[]){ "a", "b", "c", "d", "e", "f", "g", "h" }[i % 8], DT_F32, 1, (int64_t[]){ 8 });
+    for (int i = 0; i < parts; i++)
+        gguf_add_tensor(w, (const char *[]){ "a", "b", "c", "d", "e", "f", "g", "h" }[i % 8], DT_F32, 1, (int64_t[]){ 8 });
     assert_status(gguf_writer_begin(w, in_folder(folder, "m.gguf"), 0, 1, false, &err), CLOVER_USAGE, err);
     assert_says(err, "m-00002-of-");
     gguf_writer_free(w);
@@ -192,7 +194,8 @@ START_TEST(gguf_split_reads_back) {
     ck_assert(gguf_int(gguf_key(g, "split.count"), 0, &count) && count == parts);
     ck_assert(gguf_int(gguf_key(g, "split.tensors.count"), 0, &tensors) && tensors == N_TYPES);
     gguf_close(g);
-    for (int i = 1; i <= parts; i++) {                               /* no part is larger than asked for, but for one tensor alone */
+    /* no part is larger than asked for, but for one tensor alone */
+    for (int i = 1; i <= parts; i++) {
         struct stat info;
         snprintf(name, sizeof name, "m-%05d-of-%05d.gguf", i, parts);
         ck_assert_int_eq(stat(in_folder(folder, name), &info), 0);
@@ -277,14 +280,17 @@ START_TEST(safetensors_bytes_are_the_format) {
     char folder[TEST_PATH];
     CloverError err;
     make_folder("writers", folder);
-    const NamedArray arrays[] = { { "x", DT_F64, 2, { 2, 1 }, x }, { "none", DT_F32, 1, { 0 }, NULL }, { "ids", DT_I64, 1, { 1 }, ids }, { "scalar", DT_BF16, 0, { 0 }, b_values } };
+    const NamedArray arrays[] = { { "x", DT_F64, 2, { 2, 1 }, x }, { "none", DT_F32, 1, { 0 }, NULL },
+        { "ids", DT_I64, 1, { 1 }, ids }, { "scalar", DT_BF16, 0, { 0 }, b_values } };
     const char *path = in_folder(folder, "a.safetensors");
     assert_ok(safetensors_save(path, arrays, 4, metadata, &err), err);
 
     char json[512];
     int n = snprintf(json, sizeof json, "%s", "{\"__metadata__\":{\"format\":\"pt\",\"note\":\"a \\\"quote\\\"\\n\"},"
-        "\"x\":{\"dtype\":\"F64\",\"shape\":[2,1],\"data_offsets\":[0,16]},\"none\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[16,16]},"
-        "\"ids\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[16,24]},\"scalar\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[24,26]}}");
+        "\"x\":{\"dtype\":\"F64\",\"shape\":[2,1],\"data_offsets\":[0,16]},"
+        "\"none\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[16,16]},"
+        "\"ids\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[16,24]},"
+        "\"scalar\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[24,26]}}");
     while (n % 8 != 0) json[n++] = ' ';
     Bytes expected = { 0 };
     put_u64(&expected, (uint64_t)n);
@@ -439,7 +445,8 @@ START_TEST(a_disk_that_fills_up) {
         limit.rlim_cur = limits[i / 2];
         uint8_t *zeros = calloc(1, 1 << 20);
         GgufWriter *w = gguf_writer_new();
-        for (int k = 0; k < 4; k++) gguf_add_tensor(w, (const char *[]){ "a", "b", "c", "d" }[k], DT_F32, 1, (int64_t[]){ (k + 1) << 18 });
+        for (int k = 0; k < 4; k++)
+            gguf_add_tensor(w, (const char *[]){ "a", "b", "c", "d" }[k], DT_F32, 1, (int64_t[]){ (k + 1) << 18 });
         setrlimit(RLIMIT_FSIZE, &limit);
         CloverStatus status = gguf_writer_begin(w, in_folder(folder, "m.gguf"), 0, i % 2 ? 1 << 20 : 0, false, &err);
         for (int k = 0; k < 10 && status == CLOVER_OK; k++) status = gguf_writer_write(w, zeros, 1 << 20, &err);

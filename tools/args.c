@@ -92,7 +92,8 @@ static CloverStatus read_text(const char *flag, const char *value, ArgText *out,
 /* Numbers separated by one comma, by white space, or by both; a trailing newline is fine. */
 static CloverStatus parse_ids(const char *flag, const ArgText *text, ArgIds *out, CloverError *err) {
     static const char space[] = " \t\r\n";
-    if (strlen(text->bytes) != text->length) return error_set(err, CLOVER_USAGE, "%s: holds a NUL byte; ids are written 1,2,3", flag);
+    if (strlen(text->bytes) != text->length)
+        return error_set(err, CLOVER_USAGE, "%s: holds a NUL byte; ids are written 1,2,3", flag);
     out->ids = malloc((text->length / 2 + 1) * sizeof *out->ids);    /* an id and a separator are two bytes at least */
     if (!out->ids) return error_memory(err, flag, text->length * 2);
     const char *at = text->bytes + strspn(text->bytes, space);
@@ -103,7 +104,8 @@ static CloverStatus parse_ids(const char *flag, const ArgText *text, ArgIds *out
         int64_t id;
         snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), at);
         if (length > 31 || !arg_int(word, &id) || id < 0 || id > INT32_MAX)
-            return error_set(err, CLOVER_USAGE, "%s: \"%s\" (number %lld of the list) is not a token id; ids are written 1,2,3", flag, word, (long long)out->n + 1);
+            return error_set(err, CLOVER_USAGE, "%s: \"%s\" (number %lld of the list) is not a token id; ids are written 1,2,3",
+                flag, word, (long long)out->n + 1);
         out->ids[out->n++] = (int32_t)id;
         at += length;
         at += strspn(at, space);

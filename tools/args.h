@@ -5,7 +5,8 @@
  *     int64_t layers = 4;  bool json = false;
  *     const ArgOption options[] = {
  *         { .name = "MODEL", .kind = ARG_POSITIONAL, .target = &path, .required = true, .help = "a .gguf or a folder" },
- *         { .name = "layers", .letter = 'l', .kind = ARG_INT, .target = &layers, .value = "N", .min = 1, .max = 1024, .help = "layers (4)" },
+ *         { .name = "layers", .letter = 'l', .kind = ARG_INT, .target = &layers, .value = "N",
+ *           .min = 1, .max = 1024, .help = "layers (4)" },
  *         { .name = "json", .kind = ARG_FLAG, .target = &json, .help = "print JSON" } };
  *     const ArgCommand command = { .name = "run", .usage = "MODEL [options]", .summary = "…", .example = "clover run …",
  *                                  .options = options, .n = sizeof options / sizeof *options };
@@ -33,7 +34,8 @@ typedef enum ArgKind {
     ARG_REAL_OR_OFF,         /* double; the word off gives -1 */
     ARG_CHOICE,              /* int: the index in .choices (NULL-terminated) */
     ARG_STRING,              /* const char *: the argument as it stands */
-    ARG_TEXT,                /* ArgText: text, or @FILE (whole file), @- (standard input); a text that begins with @ is written @@ */
+    /* ArgText: text, or @FILE (whole file), @- (standard input); a text that begins with @ is written @@ */
+    ARG_TEXT,
     ARG_IDS                  /* ArgIds: 1,2,3 (commas, spaces, newlines), or @FILE, @- */
 } ArgKind;
 

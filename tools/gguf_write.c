@@ -64,7 +64,8 @@ void gguf_put_i32s(GgufWriter *w, const char *key, const int32_t *v, int64_t n) 
     gguf_put_raw(w, key, GGUF_ARRAY, GGUF_I32, (uint64_t)n, v, (uint64_t)n * sizeof *v);
 }
 
-void gguf_put_raw(GgufWriter *w, const char *key, GgufType type, GgufType element, uint64_t count, const void *data, uint64_t bytes) {
+void gguf_put_raw(GgufWriter *w, const char *key, GgufType type, GgufType element, uint64_t count, const void *data,
+    uint64_t bytes) {
     start_key(w, key, type);
     if (type == GGUF_ARRAY) {
         put_u32(&w->keys, (uint32_t)element);
@@ -83,7 +84,8 @@ void gguf_add_string(GgufWriter *w, const char *bytes, size_t length) {
     w->strings_due--;
 }
 
-void gguf_add_tensor(GgufWriter *w, const char *name, DType type, int dims, const int64_t *shape) { parts_add(&w->parts, name, type, dims, shape); }
+void gguf_add_tensor(GgufWriter *w, const char *name, DType type, int dims,
+    const int64_t *shape) { parts_add(&w->parts, name, type, dims, shape); }
 
 uint64_t gguf_writer_bytes(const GgufWriter *w) { return parts_bytes(&w->parts, DEFAULT_ALIGNMENT); }
 
@@ -137,13 +139,16 @@ static char *part_path(const char *path, int64_t i, int64_t n, CloverError *err)
     return text_format(err, "%.*s-%05lld-of-%05lld.gguf", (int)length, path, (long long)i + 1, (long long)n);
 }
 
-CloverStatus gguf_writer_begin(GgufWriter *w, const char *path, uint64_t alignment, uint64_t split_bytes, bool force, CloverError *err) {
+CloverStatus gguf_writer_begin(GgufWriter *w, const char *path, uint64_t alignment, uint64_t split_bytes, bool force,
+    CloverError *err) {
     Parts *p = &w->parts;
     if (w->keys.no_memory || w->names.no_memory) return error_memory(err, "the keys", w->keys.n);
     if (w->twice) return error_set(err, CLOVER_BUG, "key %s: written twice", w->twice);
     if (w->strings_due != 0) return error_set(err, CLOVER_BUG, "an array of strings is not complete");
     if (parts_plan(p, alignment ? alignment : DEFAULT_ALIGNMENT, split_bytes, err) != CLOVER_OK) return err->status;
-    if (p->n_parts > 65535) return error_set(err, CLOVER_USAGE, "%lld parts; a split GGUF has at most 65535: make the parts larger", (long long)p->n_parts);
+    if (p->n_parts > 65535)
+        return error_set(err, CLOVER_USAGE, "%lld parts; a split GGUF has at most 65535: make the parts larger",
+            (long long)p->n_parts);
     char **paths = calloc((size_t)p->n_parts, sizeof *paths);
     if (!paths) return error_memory(err, "the list of files", (size_t)p->n_parts * sizeof *paths);
     p->path = paths;
@@ -154,6 +159,7 @@ CloverStatus gguf_writer_begin(GgufWriter *w, const char *path, uint64_t alignme
     return parts_begin(p, paths, force, write_header, w, err);
 }
 
-CloverStatus gguf_writer_write(GgufWriter *w, const void *bytes, size_t n, CloverError *err) { return parts_write(&w->parts, bytes, n, err); }
+CloverStatus gguf_writer_write(GgufWriter *w, const void *bytes, size_t n,
+    CloverError *err) { return parts_write(&w->parts, bytes, n, err); }
 
 CloverStatus gguf_writer_finish(GgufWriter *w, CloverError *err) { return parts_finish(&w->parts, err); }

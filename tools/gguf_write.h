@@ -18,7 +18,8 @@ void gguf_put_bool(GgufWriter *w, const char *key, bool v);
 void gguf_put_string(GgufWriter *w, const char *key, const char *v);
 void gguf_put_i32s(GgufWriter *w, const char *key, const int32_t *v, int64_t n);
 /* A value of any type as its bytes, as GgufKey holds it: copies another file's key. */
-void gguf_put_raw(GgufWriter *w, const char *key, GgufType type, GgufType element, uint64_t count, const void *data, uint64_t bytes);
+void gguf_put_raw(GgufWriter *w, const char *key, GgufType type, GgufType element, uint64_t count, const void *data,
+    uint64_t bytes);
 /* An array of strings, one at a time: start, then count times add. */
 void gguf_put_strings(GgufWriter *w, const char *key, uint64_t count);
 void gguf_add_string(GgufWriter *w, const char *bytes, size_t length);
@@ -26,9 +27,11 @@ void gguf_add_string(GgufWriter *w, const char *bytes, size_t length);
 /* shape: slowest first, as in HF ([rows, columns]); the file has it reversed. */
 void gguf_add_tensor(GgufWriter *w, const char *name, DType type, int dims, const int64_t *shape);
 
-/* path: the file; with split_bytes > 0 the parts are NAME-00001-of-000NN.gguf (path's .gguf, if any, removed), each with at most so many
- * bytes of tensors, at least one tensor. alignment: 0 for 32; else general.alignment is written. Checks free space first. */
-CloverStatus gguf_writer_begin(GgufWriter *w, const char *path, uint64_t alignment, uint64_t split_bytes, bool force, CloverError *err);
+/* path: the file; with split_bytes > 0 the parts are NAME-00001-of-000NN.gguf (path's .gguf, if any, removed), each with
+ * at most so many bytes of tensors, at least one tensor. alignment: 0 for 32; else general.alignment is written. Checks
+ * free space first. */
+CloverStatus gguf_writer_begin(GgufWriter *w, const char *path, uint64_t alignment, uint64_t split_bytes, bool force,
+    CloverError *err);
 CloverStatus gguf_writer_write(GgufWriter *w, const void *bytes, size_t n, CloverError *err);
 CloverStatus gguf_writer_finish(GgufWriter *w, CloverError *err);
 uint64_t gguf_writer_bytes(const GgufWriter *w);                     /* of all tensors declared so far, padding included */

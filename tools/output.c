@@ -68,7 +68,8 @@ void buffer_free(Buffer *b) {
 
 static CloverStatus failed(const Output *o, const char *doing, int error, CloverError *err) {
     if (error == ENOSPC || error == EDQUOT || error == EFBIG)
-        return error_set(err, CLOVER_SYSTEM, "%s: disk full: %s after %llu bytes", o->path, strerror(error), (unsigned long long)o->written);
+        return error_set(err, CLOVER_SYSTEM, "%s: disk full: %s after %llu bytes", o->path, strerror(error),
+            (unsigned long long)o->written);
     return error_set(err, CLOVER_SYSTEM, "%s: cannot %s: %s", o->path, doing, strerror(error));
 }
 
@@ -197,8 +198,10 @@ CloverStatus output_folder(const char *path, bool force, bool *made, CloverError
     int error = errno;
     struct stat info;
     if (error != EEXIST) return error_set(err, CLOVER_SYSTEM, "%s: cannot make the folder: %s", path, strerror(error));
-    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return error_set(err, CLOVER_USAGE, "%s: is a file, a folder was meant", path);
-    if (!force && !folder_is_empty(path)) return error_set(err, CLOVER_USAGE, "%s: the folder is not empty; --force replaces what is in it", path);
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
+        return error_set(err, CLOVER_USAGE, "%s: is a file, a folder was meant", path);
+    if (!force && !folder_is_empty(path))
+        return error_set(err, CLOVER_USAGE, "%s: the folder is not empty; --force replaces what is in it", path);
     return CLOVER_OK;
 }
 
@@ -214,7 +217,8 @@ CloverStatus output_room(const char *path, uint64_t bytes, CloverError *err) {
     if (result != 0) return CLOVER_OK;                               /* the open that follows says what is wrong */
     double free_bytes = (double)fs.f_bavail * (double)fs.f_frsize;
     if ((double)bytes <= free_bytes) return CLOVER_OK;
-    return error_set(err, CLOVER_SYSTEM, "%s: disk full: %llu bytes are needed (%.2f GB), %.0f are free", path, (unsigned long long)bytes, (double)bytes / 1e9, free_bytes);
+    return error_set(err, CLOVER_SYSTEM, "%s: disk full: %llu bytes are needed (%.2f GB), %.0f are free", path,
+        (unsigned long long)bytes, (double)bytes / 1e9, free_bytes);
 }
 
 /* ---- progress ------------------------------------------------------------------------------------------------------ */
@@ -236,7 +240,8 @@ void progress_add(Progress *p, double n) {
     if (t - p->shown < 0.2 || seconds <= 0) return;
     p->shown = t;
     double rate = p->done / seconds, left = rate > 0 ? (p->total - p->done) / rate : 0;
-    fprintf(stderr, "\r%s: %.0f%% of %.2f GB, %.0f MB/s, %.0f s left \033[K", p->what, 100 * p->done / p->total, p->total / 1e9, rate / 1e6, left);
+    fprintf(stderr, "\r%s: %.0f%% of %.2f GB, %.0f MB/s, %.0f s left \033[K", p->what, 100 * p->done / p->total, p->total / 1e9,
+        rate / 1e6, left);
 }
 
 void progress_end(Progress *p) {

@@ -56,7 +56,8 @@ static CloverStatus check_names(const Parts *p, CloverError *err) {
     for (int64_t i = 0; i < p->n; i++) sorted[i] = &p->tensor[i];
     qsort(sorted, (size_t)p->n, sizeof *sorted, by_name);
     for (int64_t i = 1; i < p->n; i++)
-        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0) error_add(err, CLOVER_BUG, "tensor %s: written twice", sorted[i]->name);
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+            error_add(err, CLOVER_BUG, "tensor %s: written twice", sorted[i]->name);
     free(sorted);
     return err->status;
 }
@@ -145,7 +146,8 @@ CloverStatus parts_write(Parts *p, const void *bytes, size_t n, CloverError *err
 
 CloverStatus parts_finish(Parts *p, CloverError *err) {
     if (p->current < p->n)
-        return error_set(err, CLOVER_BUG, "tensor %s: %llu bytes were not written", p->tensor[p->current].name, (unsigned long long)p->left);
+        return error_set(err, CLOVER_BUG, "tensor %s: %llu bytes were not written", p->tensor[p->current].name,
+            (unsigned long long)p->left);
     while (p->opened < p->n_parts)                                   /* parts of empty tensors only */
         if (open_next(p, err) != CLOVER_OK) return err->status;
     if (output_close(&p->file[p->opened - 1], err) != CLOVER_OK) return err->status;

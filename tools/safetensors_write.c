@@ -63,7 +63,8 @@ static void put_tensor(Buffer *json, const PlannedTensor *t) {
         snprintf(text, sizeof text, "%s%lld", i ? "," : "", (long long)t->shape[i]);
         buffer_text(json, text);
     }
-    snprintf(text, sizeof text, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)t->offset, (unsigned long long)(t->offset + t->bytes));
+    snprintf(text, sizeof text, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)t->offset,
+        (unsigned long long)(t->offset + t->bytes));
     buffer_text(json, text);
 }
 
@@ -84,7 +85,8 @@ static CloverStatus write_header(void *self, int64_t part, Output *file, CloverE
     buffer_text(&json, "}");
     while (json.n % 8 != 0 && !json.no_memory) buffer_text(&json, " ");      /* so that the data starts at a multiple of 8 */
     uint64_t length = json.n;
-    CloverStatus status = json.no_memory ? error_memory(err, "the header", json.n) : output_write(file, &length, sizeof length, err);
+    CloverStatus status = json.no_memory ? error_memory(err, "the header", json.n)
+        : output_write(file, &length, sizeof length, err);
     if (status == CLOVER_OK) status = output_write(file, json.data, json.n, err);
     buffer_free(&json);
     return status;
@@ -93,7 +95,8 @@ static CloverStatus write_header(void *self, int64_t part, Output *file, CloverE
 static CloverStatus check_types(const Parts *p, CloverError *err) {
     error_clear(err);
     for (int64_t i = 0; i < p->n; i++)
-        if (!type_name(p->tensor[i].type)) error_add(err, CLOVER_BUG, "tensor %s: safetensors has no type %d", p->tensor[i].name, (int)p->tensor[i].type);
+        if (!type_name(p->tensor[i].type))
+            error_add(err, CLOVER_BUG, "tensor %s: safetensors has no type %d", p->tensor[i].name, (int)p->tensor[i].type);
     return err->status;
 }
 
@@ -106,7 +109,8 @@ CloverStatus safetensors_writer_begin(SafetensorsWriter *w, const char *path, ui
     if (!paths) return error_memory(err, "the list of files", (size_t)p->n_parts * sizeof *paths);
     bool named = true;
     for (int64_t i = 0; i < p->n_parts && named; i++) {
-        paths[i] = shard_bytes ? text_format(err, "%s/model-%05lld-of-%05lld.safetensors", path, (long long)i + 1, (long long)p->n_parts)
+        paths[i] = shard_bytes ? text_format(err, "%s/model-%05lld-of-%05lld.safetensors", path, (long long)i + 1,
+            (long long)p->n_parts)
                                : text_format(err, "%s", path);
         named = paths[i] != NULL;
     }
@@ -125,7 +129,8 @@ static CloverStatus write_index(const SafetensorsWriter *w, Output *file, Clover
     const Parts *p = &w->parts;
     Buffer json = { 0 };
     char text[96];
-    snprintf(text, sizeof text, "{\n \"metadata\": {\n  \"total_size\": %llu\n },\n \"weight_map\": {", (unsigned long long)parts_bytes(p, 1));
+    snprintf(text, sizeof text, "{\n \"metadata\": {\n  \"total_size\": %llu\n },\n \"weight_map\": {",
+        (unsigned long long)parts_bytes(p, 1));
     buffer_text(&json, text);
     for (int64_t i = 0; i < p->n; i++) {
         buffer_text(&json, i ? ",\n  " : "\n  ");
@@ -150,13 +155,15 @@ CloverStatus safetensors_writer_finish(SafetensorsWriter *w, CloverError *err) {
     return status;
 }
 
-CloverStatus safetensors_save(const char *path, const NamedArray *arrays, int64_t n, const char *const *metadata, CloverError *err) {
+CloverStatus safetensors_save(const char *path, const NamedArray *arrays, int64_t n, const char *const *metadata,
+    CloverError *err) {
     SafetensorsWriter *w = safetensors_writer_new();
     if (!w) return error_memory(err, path, sizeof *w);
     for (int64_t i = 0; metadata && metadata[i]; i += 2) safetensors_writer_metadata(w, metadata[i], metadata[i + 1]);
     for (int64_t i = 0; i < n; i++) safetensors_writer_add(w, arrays[i].name, arrays[i].type, arrays[i].dims, arrays[i].shape);
     CloverStatus status = safetensors_writer_begin(w, path, 0, true, err);
-    for (int64_t i = 0; i < n && status == CLOVER_OK; i++) status = safetensors_writer_write(w, arrays[i].data, (size_t)w->parts.tensor[i].bytes, err);
+    for (int64_t i = 0; i < n && status == CLOVER_OK; i++)
+        status = safetensors_writer_write(w, arrays[i].data, (size_t)w->parts.tensor[i].bytes, err);
     if (status == CLOVER_OK) status = safetensors_writer_finish(w, err);
     safetensors_writer_free(w);
     return status;

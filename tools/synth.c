@@ -12,8 +12,10 @@
 
 /* ---- what can be asked for --------------------------------------------------------------------------------------- */
 
-static const char *const type_names[] = { "f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", NULL };
-static const DType types[] = { DT_F32, DT_F16, DT_BF16, DT_Q8_0, DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1, DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_IQ4_NL, DT_IQ4_XS };
+static const char *const type_names[] = { "f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1",
+    "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", NULL };
+static const DType types[] = { DT_F32, DT_F16, DT_BF16, DT_Q8_0, DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1,
+    DT_Q2_K, DT_Q3_K, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_IQ4_NL, DT_IQ4_XS };
 
 enum { TYPE_F32 = 0, TYPE_Q8_0 = 3, TYPE_Q4_0 = 4 };     /* indices in types */
 enum { FORM_GGUF, FORM_HF };
@@ -24,14 +26,14 @@ static const char *const preset_names[] = { "tiny", "small", "35b", NULL };
 typedef struct Preset { int type; SynthModel model; } Preset;
 
 static const Preset presets[] = {
-    { TYPE_F32, { .name = "synth-tiny", .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 2, .head_width = 32, .rotary_dims = 8, .rope_base = 1e7,
-        .key_heads = 2, .value_heads = 4, .key_width = 16, .value_width = 16, .taps = 4, .interval = 4,
+    { TYPE_F32, { .name = "synth-tiny", .layers = 4, .interval = 4, .hidden = 64, .heads = 4, .kv_heads = 2, .head_width = 32,
+        .rotary_dims = 8, .rope_base = 1e7, .key_heads = 2, .value_heads = 4, .key_width = 16, .value_width = 16, .taps = 4,
         .experts = 8, .experts_used = 2, .expert_width = 32, .shared_width = 32, .vocab = 272, .context = 4096 } },
-    { TYPE_Q8_0, { .name = "synth-small", .layers = 8, .hidden = 256, .heads = 8, .kv_heads = 2, .head_width = 64, .rotary_dims = 16, .rope_base = 1e7,
-        .key_heads = 4, .value_heads = 8, .key_width = 32, .value_width = 32, .taps = 4, .interval = 4,
+    { TYPE_Q8_0, { .name = "synth-small", .layers = 8, .interval = 4, .hidden = 256, .heads = 8, .kv_heads = 2, .head_width = 64,
+        .rotary_dims = 16, .rope_base = 1e7, .key_heads = 4, .value_heads = 8, .key_width = 32, .value_width = 32, .taps = 4,
         .experts = 8, .experts_used = 2, .expert_width = 256, .shared_width = 256, .vocab = 512, .context = 8192 } },
-    { TYPE_Q4_0, { .name = "synth-35b", .layers = 40, .hidden = 2048, .heads = 16, .kv_heads = 2, .head_width = 256, .rotary_dims = 64, .rope_base = 1e7,
-        .key_heads = 16, .value_heads = 32, .key_width = 128, .value_width = 128, .taps = 4, .interval = 4,
+    { TYPE_Q4_0, { .name = "synth-35b", .layers = 40, .interval = 4, .hidden = 2048, .heads = 16, .kv_heads = 2, .head_width = 256,
+        .rotary_dims = 64, .rope_base = 1e7, .key_heads = 16, .value_heads = 32, .key_width = 128, .value_width = 128, .taps = 4,
         .experts = 256, .experts_used = 8, .expert_width = 512, .shared_width = 512, .vocab = 248320, .context = 131072 } },
 };
 
@@ -45,10 +47,10 @@ typedef struct Request {
 } Request;
 
 static SynthModel nothing_given(void) {
-    return (SynthModel){ .layers = -1, .hidden = -1, .heads = -1, .kv_heads = -1, .head_width = -1, .rotary_dims = -1, .rope_base = -1,
-        .key_heads = -1, .value_heads = -1, .key_width = -1, .value_width = -1, .taps = -1, .interval = -1, .experts = -1, .experts_used = -1,
-        .expert_width = -1, .shared_width = -1, .vocab = -1, .context = -1, .block = -1, .mask_id = -1, .threshold = 0.95, .coreset_top_p = -1,
-        .diffusion = true };
+    return (SynthModel){ .layers = -1, .hidden = -1, .heads = -1, .kv_heads = -1, .head_width = -1, .rotary_dims = -1,
+        .rope_base = -1, .key_heads = -1, .value_heads = -1, .key_width = -1, .value_width = -1, .taps = -1, .interval = -1,
+        .experts = -1, .experts_used = -1, .expert_width = -1, .shared_width = -1, .vocab = -1, .context = -1,
+        .block = -1, .mask_id = -1, .threshold = 0.95, .coreset_top_p = -1, .diffusion = true };
 }
 
 static void take_size(int64_t *size, int64_t from_preset) { if (*size < 0) *size = from_preset; }
@@ -93,21 +95,31 @@ static void complete(Request *r) {
 static CloverStatus check(const Request *r, CloverError *err) {
     const SynthModel *m = &r->model;
     error_clear(err);
-    if (m->heads % m->kv_heads != 0) error_add(err, CLOVER_USAGE, "--heads: %lld is no multiple of --kv-heads %lld", (long long)m->heads, (long long)m->kv_heads);
+    if (m->heads % m->kv_heads != 0)
+        error_add(err, CLOVER_USAGE, "--heads: %lld is no multiple of --kv-heads %lld", (long long)m->heads,
+            (long long)m->kv_heads);
     if (m->value_heads % m->key_heads != 0)
-        error_add(err, CLOVER_USAGE, "--value-heads: %lld is no multiple of --key-heads %lld", (long long)m->value_heads, (long long)m->key_heads);
+        error_add(err, CLOVER_USAGE, "--value-heads: %lld is no multiple of --key-heads %lld", (long long)m->value_heads,
+            (long long)m->key_heads);
     if (m->rotary_dims % 2 != 0 || m->rotary_dims > m->head_width)
-        error_add(err, CLOVER_USAGE, "--rotary-dims: %lld is not even or exceeds --head-width %lld", (long long)m->rotary_dims, (long long)m->head_width);
-    if (m->experts_used > m->experts) error_add(err, CLOVER_USAGE, "--experts-used: %lld exceeds --experts %lld", (long long)m->experts_used, (long long)m->experts);
-    if (m->mask_id >= m->vocab) error_add(err, CLOVER_USAGE, "--mask-id: %d is not below --vocab %lld", (int)m->mask_id, (long long)m->vocab);
+        error_add(err, CLOVER_USAGE, "--rotary-dims: %lld is not even or exceeds --head-width %lld", (long long)m->rotary_dims,
+            (long long)m->head_width);
+    if (m->experts_used > m->experts)
+        error_add(err, CLOVER_USAGE, "--experts-used: %lld exceeds --experts %lld", (long long)m->experts_used,
+            (long long)m->experts);
+    if (m->mask_id >= m->vocab)
+        error_add(err, CLOVER_USAGE, "--mask-id: %d is not below --vocab %lld", (int)m->mask_id, (long long)m->vocab);
     if (!m->hf && m->interval > m->layers)
-        error_add(err, CLOVER_USAGE, "--interval: %lld leaves none of %lld layers with full attention", (long long)m->interval, (long long)m->layers);
+        error_add(err, CLOVER_USAGE, "--interval: %lld leaves none of %lld layers with full attention", (long long)m->interval,
+            (long long)m->layers);
 
     const char *form = m->hf ? "hf" : "gguf";
-    if (m->hf && dtype_info(m->type)->block > 1) error_add(err, CLOVER_USAGE, "--type: %s does not go with the form hf; f32, f16 and bf16 do", type_names[r->type]);
+    if (m->hf && dtype_info(m->type)->block > 1)
+        error_add(err, CLOVER_USAGE, "--type: %s does not go with the form hf; f32, f16 and bf16 do", type_names[r->type]);
     if (!m->hf && m->per_expert) error_add(err, CLOVER_USAGE, "--per-expert: goes with the form hf, not with %s", form);
     if (!m->hf && m->nested_config) error_add(err, CLOVER_USAGE, "--nested-config: goes with the form hf, not with %s", form);
-    if (!m->hf && m->language_prefix) error_add(err, CLOVER_USAGE, "--prefix-language-model: goes with the form hf, not with %s", form);
+    if (!m->hf && m->language_prefix)
+        error_add(err, CLOVER_USAGE, "--prefix-language-model: goes with the form hf, not with %s", form);
     if (m->hf && ends_in(r->out, ".gguf")) error_add(err, CLOVER_USAGE, "--form: hf writes a folder, and %s ends in .gguf", r->out);
 
     const char *why = m->base ? "--arch qwen35moe" : !m->diffusion ? "--no-diffusion" : NULL;
@@ -120,14 +132,19 @@ static CloverStatus check(const Request *r, CloverError *err) {
 
 /* ---- writing ------------------------------------------------------------------------------------------------------ */
 
-static CloverStatus to_gguf(void *self, const void *bytes, size_t n, CloverError *err) { return gguf_writer_write(self, bytes, n, err); }
-static CloverStatus to_safetensors(void *self, const void *bytes, size_t n, CloverError *err) { return safetensors_writer_write(self, bytes, n, err); }
+static CloverStatus to_gguf(void *self, const void *bytes, size_t n, CloverError *err) {
+    return gguf_writer_write(self, bytes, n, err);
+}
+static CloverStatus to_safetensors(void *self, const void *bytes, size_t n, CloverError *err) {
+    return safetensors_writer_write(self, bytes, n, err);
+}
 
 static CloverStatus write_gguf(const Request *r, const SynthTensors *list, CloverError *err) {
     GgufWriter *w = gguf_writer_new();
     if (!w) return error_memory(err, "the writer", 1024);
     CloverStatus status = synth_put_keys(&r->model, w, err);
-    for (int64_t i = 0; i < list->n; i++) gguf_add_tensor(w, list->tensor[i].name, list->tensor[i].type, list->tensor[i].dims, list->tensor[i].shape);
+    for (int64_t i = 0; i < list->n; i++)
+        gguf_add_tensor(w, list->tensor[i].name, list->tensor[i].type, list->tensor[i].dims, list->tensor[i].shape);
     if (status == CLOVER_OK) status = gguf_writer_begin(w, r->out, 0, (uint64_t)r->split, r->force, err);
     if (status == CLOVER_OK) status = synth_write(&r->model, list, to_gguf, w, err);
     if (status == CLOVER_OK) status = gguf_writer_finish(w, err);
@@ -154,7 +171,8 @@ static CloverStatus write_weights(const Request *r, const SynthTensors *list, Sa
     char *path = text_format(err, r->split ? "%s" : "%s/model.safetensors", r->out);
     if (!path) return err->status;
     safetensors_writer_metadata(w, "format", "pt");
-    for (int64_t i = 0; i < list->n; i++) safetensors_writer_add(w, list->tensor[i].name, list->tensor[i].type, list->tensor[i].dims, list->tensor[i].shape);
+    for (int64_t i = 0; i < list->n; i++)
+        safetensors_writer_add(w, list->tensor[i].name, list->tensor[i].type, list->tensor[i].dims, list->tensor[i].shape);
     CloverStatus status = safetensors_writer_begin(w, path, (uint64_t)r->split, r->force, err);
     free(path);
     if (status == CLOVER_OK) status = synth_write(&r->model, list, to_safetensors, w, err);
@@ -193,10 +211,11 @@ static void tell(const Request *r, const SynthTensors *list) {
         bytes += n / (double)dtype_info(t->type)->block * (double)dtype_info(t->type)->bytes;
         if (t->fell_back && fallen++ == 0) example = t->name;
     }
-    fprintf(stderr, "%s: %lld tensors, %.0f parameters, %.2f MB of weights, %s, seed %llu\n", r->out, (long long)list->n, parameters, bytes / 1e6,
-            dtype_info(r->model.type)->name, (unsigned long long)r->model.seed);
-    if (fallen) fprintf(stderr, "%lld matrices are F16: their rows are no multiple of %s's %lld elements (%s%s)\n", (long long)fallen,
-                        dtype_info(r->model.type)->name, (long long)dtype_info(r->model.type)->block, example, fallen > 1 ? ", …" : "");
+    fprintf(stderr, "%s: %lld tensors, %.0f parameters, %.2f MB of weights, %s, seed %llu\n", r->out, (long long)list->n,
+            parameters, bytes / 1e6, dtype_info(r->model.type)->name, (unsigned long long)r->model.seed);
+    if (!fallen) return;
+    fprintf(stderr, "%lld matrices are F16: their rows are no multiple of %s's %lld elements (%s%s)\n", (long long)fallen,
+            dtype_info(r->model.type)->name, (long long)dtype_info(r->model.type)->block, example, fallen > 1 ? ", …" : "");
 }
 
 static CloverStatus synthesise(Request *r, CloverError *err) {
@@ -215,19 +234,25 @@ static CloverStatus synthesise(Request *r, CloverError *err) {
 
 /* ---- the command --------------------------------------------------------------------------------------------------- */
 
-#define SIZE(flag, field, low, high, text) { .name = flag, .kind = ARG_INT, .target = &m->field, .value = "N", .min = low, .max = high, .help = text }
+#define SIZE(flag, field, low, high, text) \
+    { .name = flag, .kind = ARG_INT, .target = &m->field, .value = "N", .min = low, .max = high, .help = text }
 
 int cmd_synth(int argc, char **argv) {
     Request r = { .form = -1, .type = -1, .model = nothing_given() };
     SynthModel *m = &r.model;
     const ArgOption options[] = {
-        { .name = "output", .letter = 'o', .kind = ARG_STRING, .target = &r.out, .value = "OUT", .required = true, .help = "the file to write, or the folder" },
-        { .name = "form", .kind = ARG_CHOICE, .target = &r.form, .value = "FORM", .choices = form_names, .help = "file form (gguf when OUT ends in .gguf, else hf)" },
-        { .name = "arch", .kind = ARG_CHOICE, .target = &r.arch, .value = "ARCH", .choices = arch_names, .help = "Clover, or the base family without diffusion (clover_moe)" },
+        { .name = "output", .letter = 'o', .kind = ARG_STRING, .target = &r.out, .value = "OUT", .required = true,
+            .help = "the file to write, or the folder" },
+        { .name = "form", .kind = ARG_CHOICE, .target = &r.form, .value = "FORM", .choices = form_names,
+            .help = "file form (gguf when OUT ends in .gguf, else hf)" },
+        { .name = "arch", .kind = ARG_CHOICE, .target = &r.arch, .value = "ARCH", .choices = arch_names,
+            .help = "Clover, or the base family without diffusion (clover_moe)" },
         { .name = "type", .kind = ARG_CHOICE, .target = &r.type, .value = "TYPE", .choices = type_names,
-          .help = "of the matrices (tiny f32, small q8_0, 35b q4_0; hf f32);\nf32, f16, bf16 of one seed are one model, a block type another" },
+          .help = "of the matrices (tiny f32, small q8_0, 35b q4_0; hf f32);\n"
+                  "f32, f16, bf16 of one seed are one model, a block type another" },
         { .name = "seed", .kind = ARG_SEED, .target = &m->seed, .value = "N", .help = "the same seed gives the same bytes (0)" },
-        { .name = "preset", .kind = ARG_CHOICE, .target = &r.preset, .value = "NAME", .choices = preset_names, .help = "sizes that are not given (tiny, about 1.4 MB)" },
+        { .name = "preset", .kind = ARG_CHOICE, .target = &r.preset, .value = "NAME", .choices = preset_names,
+            .help = "sizes that are not given (tiny, about 1.4 MB)" },
         { .name = "force", .kind = ARG_FLAG, .target = &r.force, .help = "replace what is there" },
         { .kind = ARG_HEADING, .help = "sizes" },
         SIZE("layers", layers, 1, CLOVER_MAX_LAYERS, "layers"),
@@ -237,7 +262,8 @@ int cmd_synth(int argc, char **argv) {
         SIZE("kv-heads", kv_heads, 1, 4096, "KV heads, a divisor of the query heads"),
         SIZE("head-width", head_width, 2, 65536, "of attention heads"),
         SIZE("rotary-dims", rotary_dims, 2, 65536, "even, at most the head width"),
-        { .name = "rope-base", .kind = ARG_REAL, .target = &m->rope_base, .value = "X", .min = 1, .max = 1e30, .help = "rotary base" },
+        { .name = "rope-base", .kind = ARG_REAL, .target = &m->rope_base, .value = "X", .min = 1, .max = 1e30,
+            .help = "rotary base" },
         SIZE("key-heads", key_heads, 1, 4096, "GDN key heads"),
         SIZE("value-heads", value_heads, 1, 4096, "GDN value heads, a multiple of the key heads"),
         SIZE("key-width", key_width, 1, 65536, "of GDN key heads"),
@@ -253,20 +279,26 @@ int cmd_synth(int argc, char **argv) {
         { .kind = ARG_HEADING, .help = "diffusion" },
         SIZE("block", block, 1, 65536, "block size (32)"),
         { .name = "mask-id", .kind = ARG_ID, .target = &m->mask_id, .value = "ID", .help = "mask token (261)" },
-        { .name = "threshold", .kind = ARG_REAL, .target = &m->threshold, .value = "P", .min = 0, .max = 1, .given = &r.threshold_given, .help = "probability above which a row is fixed (0.95)" },
-        { .name = "coreset-top-p", .kind = ARG_REAL_OR_OFF, .target = &m->coreset_top_p, .value = "P|off", .min = 0, .max = 1, .given = &r.coreset_given, .help = "expert coreset in previews (off)" },
-        { .name = "no-diffusion", .kind = ARG_FLAG, .target = &m->diffusion, .off = true, .help = "leave the diffusion tensors and keys out" },
+        { .name = "threshold", .kind = ARG_REAL, .target = &m->threshold, .value = "P", .min = 0, .max = 1,
+            .given = &r.threshold_given, .help = "probability above which a row is fixed (0.95)" },
+        { .name = "coreset-top-p", .kind = ARG_REAL_OR_OFF, .target = &m->coreset_top_p, .value = "P|off", .min = 0, .max = 1,
+            .given = &r.coreset_given, .help = "expert coreset in previews (off)" },
+        { .name = "no-diffusion", .kind = ARG_FLAG, .target = &m->diffusion, .off = true,
+            .help = "leave the diffusion tensors and keys out" },
         { .kind = ARG_HEADING, .help = "file form" },
         { .name = "split-size", .kind = ARG_BYTES, .target = &r.split, .value = "BYTES", .min = 1, .max = 0x1p62,
           .help = "parts of at most so many bytes of tensors (64K, 8M, 2G):\nOUT-00001-of-000NN.gguf, or shards with an index" },
         { .name = "per-expert", .kind = ARG_FLAG, .target = &m->per_expert, .help = "hf: a tensor for each expert" },
         { .name = "nested-config", .kind = ARG_FLAG, .target = &m->nested_config, .help = "hf: the numbers inside text_config" },
-        { .name = "prefix-language-model", .kind = ARG_FLAG, .target = &m->language_prefix, .help = "hf: names start with model.language_model." },
+        { .name = "prefix-language-model", .kind = ARG_FLAG, .target = &m->language_prefix,
+            .help = "hf: names start with model.language_model." },
     };
     const ArgCommand command = { .name = "synth", .usage = "-o OUT [options]",
-        .summary = "Writes a random model that every command reads: Clover's architecture in any shape, a byte-level tokenizer included.\n"
-                   "Streamed: the 35b preset is 19.6 GB on disk and needs 20 MB of memory.",
-        .example = "clover synth -o tiny.gguf --seed 7\nclover synth -o tiny-hf --form hf --type bf16 --seed 7      # the same model\nclover synth -o big.gguf --preset 35b",
+        .summary = "Writes a random model that every command reads: Clover's architecture in any shape, a byte-level\n"
+                   "tokenizer included. Streamed: the 35b preset is 19.6 GB on disk and needs 20 MB of memory.",
+        .example = "clover synth -o tiny.gguf --seed 7\n"
+                   "clover synth -o tiny-hf --form hf --type bf16 --seed 7      # the same model\n"
+                   "clover synth -o big.gguf --preset 35b",
         .options = options, .n = sizeof options / sizeof *options };
     CloverError err;
     int code = args_begin(&command, argc, argv, &err);

@@ -37,13 +37,15 @@ CloverStatus synth_write_json(const SynthModel *m, const char *folder, bool forc
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
-typedef enum SynthForm { FORM_AS_HF, FORM_PLUS_ONE, FORM_NEGATIVE_EXP } SynthForm;   /* how the file's value follows from HF's [TEN-5, TEN-6] */
+/* how the file's value follows from HF's [TEN-5, TEN-6] */
+typedef enum SynthForm { FORM_AS_HF, FORM_PLUS_ONE, FORM_NEGATIVE_EXP } SynthForm;
 
 enum { SYNTH_NAME = 112 };
 
 typedef struct SynthTensor {
     char name[SYNTH_NAME];           /* in the file */
-    char key[SYNTH_NAME];            /* layer and HF name of the tensor that its values come from; of blocks: the name in the file counts */
+    /* layer and HF name of the tensor that its values come from; of blocks: the name in the file counts */
+    char key[SYNTH_NAME];
     DType type;
     int dims;
     int64_t shape[3];

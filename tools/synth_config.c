@@ -72,7 +72,9 @@ static const char *scoped(KeyScope *s, const char *name) {
 static void put_size(KeyScope *s, const char *name, int64_t v) { gguf_put_u32(s->w, scoped(s, name), (uint32_t)v); }
 
 /* The options' own numbers, as doubles: a folder of the same seed then states the same. */
-static void put_real(KeyScope *s, const char *name, double v) { gguf_put_raw(s->w, scoped(s, name), GGUF_F64, GGUF_F64, 1, &v, sizeof v); }
+static void put_real(KeyScope *s, const char *name, double v) {
+    gguf_put_raw(s->w, scoped(s, name), GGUF_F64, GGUF_F64, 1, &v, sizeof v);
+}
 
 static void put_diffusion(const SynthModel *m, KeyScope *s) {
     put_size(s, "diffusion.block_size", m->block);
@@ -139,7 +141,8 @@ static double rotary_factor(const SynthModel *m) {
 
 static json_t *layer_types(const SynthModel *m) {
     json_t *list = json_array();
-    for (int64_t i = 0; i < m->layers; i++) json_array_append_new(list, json_string((i + 1) % m->interval == 0 ? "full_attention" : "linear_attention"));
+    for (int64_t i = 0; i < m->layers; i++)
+        json_array_append_new(list, json_string((i + 1) % m->interval == 0 ? "full_attention" : "linear_attention"));
     return list;
 }
 
@@ -203,7 +206,8 @@ static void set_numbers(const SynthModel *m, json_t *o) {
 static json_t *config_json(const SynthModel *m) {
     json_t *o = json_object(), *numbers = m->nested_config ? json_object() : o;
     const char *outer = m->base ? (m->nested_config ? "qwen3_5_moe" : "qwen3_5_moe_text") : "clover_moe";
-    const char *class = !m->base ? "CloverMoeModelLM" : m->nested_config ? "Qwen3_5MoeForConditionalGeneration" : "Qwen3_5MoeForCausalLM";
+    const char *class = !m->base ? "CloverMoeModelLM" : m->nested_config ? "Qwen3_5MoeForConditionalGeneration"
+        : "Qwen3_5MoeForCausalLM";
     json_object_set_new(o, "architectures", json_pack("[s]", class));
     set_text(o, "model_type", outer);
     if (m->nested_config) {
@@ -225,7 +229,8 @@ static char *dump(const json_t *value) {
     return json_dumps(value, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
 }
 
-static CloverStatus write_text(const char *folder, const char *name, const char *text, size_t length, bool force, CloverError *err) {
+static CloverStatus write_text(const char *folder, const char *name, const char *text, size_t length, bool force,
+    CloverError *err) {
     char *path = text ? text_format(err, "%s/%s", folder, name) : NULL;
     if (!path) return error_memory(err, name, 0);
     CloverStatus status = output_file(path, text, length, force, err);
@@ -244,12 +249,15 @@ static CloverStatus write_json(const char *folder, const char *name, json_t *val
 static const char tokenizer_head[] =
     " \"normalizer\": {\"type\": \"NFC\"},\n"
     " \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [\n"
-    "  {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{L}\\\\p{M}]+|\\\\p{N}|"
-    " ?[^\\\\s\\\\p{L}\\\\p{M}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}, \"behavior\": \"Isolated\", \"invert\": false},\n"
+    "  {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
+    "[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{L}\\\\p{M}]+|\\\\p{N}|"
+    " ?[^\\\\s\\\\p{L}\\\\p{M}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}, "
+    "\"behavior\": \"Isolated\", \"invert\": false},\n"
     "  {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}]},\n"
     " \"post_processor\": null,\n"
     " \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false},\n"
-    " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": \"\", \"end_of_word_suffix\": \"\", "
+    " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
+    "\"continuing_subword_prefix\": \"\", \"end_of_word_suffix\": \"\", "
     "\"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": false,\n  \"vocab\": {";
 
 static CloverStatus write_tokenizer(const SynthModel *m, const char *folder, bool force, CloverError *err) {
@@ -260,7 +268,8 @@ static CloverStatus write_tokenizer(const SynthModel *m, const char *folder, boo
         snprintf(text, sizeof text, "%s\n  {\"id\": %d, \"content\": ", id > 256 ? "," : "", id);
         buffer_text(&b, text);
         buffer_json(&b, specials[id - 256]);
-        buffer_text(&b, ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}");
+        buffer_text(&b,
+            ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}");
     }
     buffer_text(&b, "],\n");
     buffer_text(&b, tokenizer_head);
@@ -279,7 +288,8 @@ static CloverStatus write_tokenizer(const SynthModel *m, const char *folder, boo
 
 CloverStatus synth_write_json(const SynthModel *m, const char *folder, bool force, CloverError *err) {
     json_t *generation = json_pack("{s:[i],s:i}", "eos_token_id", TOKEN_IM_END, "pad_token_id", TOKEN_ENDOFTEXT);
-    json_t *tokenizer = json_pack("{s:s,s:s,s:s,s:I}", "tokenizer_class", "Qwen2TokenizerFast", "eos_token", "<|im_end|>", "pad_token", "<|endoftext|>",
+    json_t *tokenizer = json_pack("{s:s,s:s,s:s,s:I}", "tokenizer_class", "Qwen2TokenizerFast", "eos_token", "<|im_end|>",
+        "pad_token", "<|endoftext|>",
                                   "model_max_length", (json_int_t)m->context);
     if (write_json(folder, "generation_config.json", generation, force, err) != CLOVER_OK) {
         json_decref(tokenizer);

@@ -54,7 +54,8 @@ static void add(SynthTensors *list, const SynthModel *m, int64_t layer, Role r) 
 
     char own[SYNTH_NAME / 2], in_layer[32] = "";
     snprintf(own, sizeof own, name, r.expert);
-    const char *prefix = !m->hf || strcmp(name, "lm_head.weight") == 0 ? "" : m->language_prefix ? "model.language_model." : "model.";
+    bool outside = !m->hf || strcmp(name, "lm_head.weight") == 0;
+    const char *prefix = outside ? "" : m->language_prefix ? "model.language_model." : "model.";
     if (layer >= 0) snprintf(in_layer, sizeof in_layer, m->hf ? "layers.%d." : "blk.%d.", (int)layer);
     snprintf(t->name, sizeof t->name, "%s%s%s", prefix, in_layer, own);
     snprintf(t->key, sizeof t->key, "%d.%s", (int)layer, r.key ? r.key : r.hf);
@@ -77,10 +78,12 @@ static void add(SynthTensors *list, const SynthModel *m, int64_t layer, Role r) 
 static void add_attention(SynthTensors *l, const SynthModel *m, int64_t i) {
     int64_t D = m->hidden, q = m->heads * m->head_width, kv = m->kv_heads * m->head_width;
     double sd = 1 / sqrt((double)D);
-    add(l, m, i, (Role){ .hf = "self_attn.q_proj.weight", .gguf = "attn_q.weight", .dims = 2, .shape = { 2 * q, D }, .sd = 1.5 * sd });
+    add(l, m, i, (Role){ .hf = "self_attn.q_proj.weight", .gguf = "attn_q.weight", .dims = 2, .shape = { 2 * q, D },
+        .sd = 1.5 * sd });
     add(l, m, i, (Role){ .hf = "self_attn.k_proj.weight", .gguf = "attn_k.weight", .dims = 2, .shape = { kv, D }, .sd = sd });
     add(l, m, i, (Role){ .hf = "self_attn.v_proj.weight", .gguf = "attn_v.weight", .dims = 2, .shape = { kv, D }, .sd = sd });
-    add(l, m, i, (Role){ .hf = "self_attn.o_proj.weight", .gguf = "attn_output.weight", .dims = 2, .shape = { D, q }, .sd = 1 / sqrt((double)q) });
+    add(l, m, i, (Role){ .hf = "self_attn.o_proj.weight", .gguf = "attn_output.weight", .dims = 2, .shape = { D, q },
+        .sd = 1 / sqrt((double)q) });
     Role norm = { .kind = PLAIN, .dims = 1, .shape = { m->head_width }, .mean = 0.5, .sd = 0.2, .gguf_form = FORM_PLUS_ONE };
     norm.hf = "self_attn.q_norm.weight", norm.gguf = "attn_q_norm.weight";
     add(l, m, i, norm);
@@ -91,12 +94,17 @@ static void add_attention(SynthTensors *l, const SynthModel *m, int64_t i) {
 static void add_gdn(SynthTensors *l, const SynthModel *m, int64_t i) {
     int64_t D = m->hidden, Hv = m->value_heads, dv = m->value_width, K = m->key_heads * m->key_width, Vd = Hv * dv, C = 2 * K + Vd;
     double sd = 1 / sqrt((double)D);
-    add(l, m, i, (Role){ .hf = "linear_attn.in_proj_qkv.weight", .gguf = "attn_qkv.weight", .dims = 2, .shape = { C, D }, .sd = sd, .tiled_row = 2 * K, .row_head = dv });
-    add(l, m, i, (Role){ .hf = "linear_attn.in_proj_z.weight", .gguf = "attn_gate.weight", .dims = 2, .shape = { Vd, D }, .sd = sd, .row_head = dv });
-    add(l, m, i, (Role){ .hf = "linear_attn.in_proj_b.weight", .gguf = "ssm_beta.weight", .dims = 2, .shape = { Hv, D }, .sd = sd, .row_head = 1 });
-    add(l, m, i, (Role){ .hf = "linear_attn.in_proj_a.weight", .gguf = "ssm_alpha.weight", .dims = 2, .shape = { Hv, D }, .sd = sd, .row_head = 1 });
+    add(l, m, i, (Role){ .hf = "linear_attn.in_proj_qkv.weight", .gguf = "attn_qkv.weight", .dims = 2, .shape = { C, D },
+        .sd = sd, .tiled_row = 2 * K, .row_head = dv });
+    add(l, m, i, (Role){ .hf = "linear_attn.in_proj_z.weight", .gguf = "attn_gate.weight", .dims = 2, .shape = { Vd, D },
+        .sd = sd, .row_head = dv });
+    add(l, m, i, (Role){ .hf = "linear_attn.in_proj_b.weight", .gguf = "ssm_beta.weight", .dims = 2, .shape = { Hv, D },
+        .sd = sd, .row_head = 1 });
+    add(l, m, i, (Role){ .hf = "linear_attn.in_proj_a.weight", .gguf = "ssm_alpha.weight", .dims = 2, .shape = { Hv, D },
+        .sd = sd, .row_head = 1 });
 
-    Role conv = { .hf = "linear_attn.conv1d.weight", .gguf = "ssm_conv1d.weight", .kind = PLAIN, .sd = 0.5, .tiled_row = 2 * K, .row_head = dv };
+    Role conv = { .hf = "linear_attn.conv1d.weight", .gguf = "ssm_conv1d.weight", .kind = PLAIN, .sd = 0.5, .tiled_row = 2 * K,
+        .row_head = dv };
     conv.dims = m->hf ? 3 : 2;                           /* HF has a middle axis of one */
     conv.shape[0] = C, conv.shape[1] = m->hf ? 1 : m->taps, conv.shape[2] = m->hf ? m->taps : 0;
     add(l, m, i, conv);
@@ -104,15 +112,17 @@ static void add_gdn(SynthTensors *l, const SynthModel *m, int64_t i) {
     Role head = { .kind = PLAIN, .dims = 1, .shape = { Hv }, .row_head = 1 };
     head.hf = "linear_attn.dt_bias", head.gguf = "ssm_dt.bias", head.sd = 1.4;
     add(l, m, i, head);
-    add(l, m, i, (Role){ .hf = "linear_attn.norm.weight", .gguf = "ssm_norm.weight", .kind = PLAIN, .dims = 1, .shape = { dv }, .mean = 1, .sd = 0.2 });
+    add(l, m, i, (Role){ .hf = "linear_attn.norm.weight", .gguf = "ssm_norm.weight", .kind = PLAIN, .dims = 1, .shape = { dv },
+        .mean = 1, .sd = 0.2 });
     head.hf = "linear_attn.A_log", head.gguf = "ssm_a", head.gguf_form = FORM_NEGATIVE_EXP;
     add(l, m, i, head);
-    add(l, m, i, (Role){ .hf = "linear_attn.out_proj.weight", .gguf = "ssm_out.weight", .dims = 2, .shape = { D, Vd }, .sd = 1 / sqrt((double)Vd), .col_head = dv });
+    add(l, m, i, (Role){ .hf = "linear_attn.out_proj.weight", .gguf = "ssm_out.weight", .dims = 2, .shape = { D, Vd },
+        .sd = 1 / sqrt((double)Vd), .col_head = dv });
     if (!m->diffusion) return;
 
     head.gguf_form = FORM_AS_HF;                         /* [TEN-3] */
-    add(l, m, i, (Role){ .hf = "linear_attn.conv_right_weight", .gguf = "conv_right_weight", .kind = PLAIN, .dims = 2, .shape = { C, m->taps - 1 },
-                         .sd = 0.3, .tiled_row = 2 * K, .row_head = dv });
+    add(l, m, i, (Role){ .hf = "linear_attn.conv_right_weight", .gguf = "conv_right_weight", .kind = PLAIN, .dims = 2,
+        .shape = { C, m->taps - 1 }, .sd = 0.3, .tiled_row = 2 * K, .row_head = dv });
     head.hf = "linear_attn.bd_softmax_logit_scale", head.gguf = "bd_softmax_logit_scale", head.mean = 4.5, head.sd = 0.9;
     add(l, m, i, head);
     head.hf = "linear_attn.bd_softmax_history_bias", head.gguf = "bd_softmax_history_bias", head.mean = 2, head.sd = 0.8;
@@ -125,24 +135,33 @@ static void add_moe(SynthTensors *l, const SynthModel *m, int64_t i) {
     static const char gate_up[] = "mlp.experts.gate_up_proj", down[] = "mlp.experts.down_proj";
     int64_t D = m->hidden, E = m->experts, F = m->expert_width, Fs = m->shared_width;
     double sd = 1 / sqrt((double)D), down_sd = 1 / sqrt((double)F);
-    add(l, m, i, (Role){ .hf = "mlp.gate.weight", .gguf = "ffn_gate_inp.weight", .kind = PLAIN, .dims = 2, .shape = { E, D }, .sd = 2 * sd });
+    add(l, m, i, (Role){ .hf = "mlp.gate.weight", .gguf = "ffn_gate_inp.weight", .kind = PLAIN, .dims = 2, .shape = { E, D },
+        .sd = 2 * sd });
     if (m->hf && m->per_expert) {
         for (int e = 0; e < E; e++) {
-            add(l, m, i, (Role){ .hf = "mlp.experts.%d.gate_proj.weight", .key = gate_up, .expert = e, .dims = 2, .shape = { F, D }, .sd = sd, .first = 2 * F * e });
-            add(l, m, i, (Role){ .hf = "mlp.experts.%d.up_proj.weight", .key = gate_up, .expert = e, .dims = 2, .shape = { F, D }, .sd = sd, .first = 2 * F * e + F });
-            add(l, m, i, (Role){ .hf = "mlp.experts.%d.down_proj.weight", .key = down, .expert = e, .dims = 2, .shape = { D, F }, .sd = down_sd, .first = D * e });
+            add(l, m, i, (Role){ .hf = "mlp.experts.%d.gate_proj.weight", .key = gate_up, .expert = e, .dims = 2,
+                .shape = { F, D }, .sd = sd, .first = 2 * F * e });
+            add(l, m, i, (Role){ .hf = "mlp.experts.%d.up_proj.weight", .key = gate_up, .expert = e, .dims = 2,
+                .shape = { F, D }, .sd = sd, .first = 2 * F * e + F });
+            add(l, m, i, (Role){ .hf = "mlp.experts.%d.down_proj.weight", .key = down, .expert = e, .dims = 2, .shape = { D, F },
+                .sd = down_sd, .first = D * e });
         }
     } else {
         add(l, m, i, (Role){ .hf = gate_up, .dims = 3, .shape = { E, 2 * F, D }, .sd = sd });
-        add(l, m, i, (Role){ .gguf = "ffn_gate_exps.weight", .key = gate_up, .dims = 3, .shape = { E, F, D }, .sd = sd, .group = F, .stride = 2 * F });
-        add(l, m, i, (Role){ .gguf = "ffn_up_exps.weight", .key = gate_up, .dims = 3, .shape = { E, F, D }, .sd = sd, .first = F, .group = F, .stride = 2 * F });
+        add(l, m, i, (Role){ .gguf = "ffn_gate_exps.weight", .key = gate_up, .dims = 3, .shape = { E, F, D }, .sd = sd,
+            .group = F, .stride = 2 * F });
+        add(l, m, i, (Role){ .gguf = "ffn_up_exps.weight", .key = gate_up, .dims = 3, .shape = { E, F, D }, .sd = sd, .first = F,
+            .group = F, .stride = 2 * F });
         add(l, m, i, (Role){ .hf = down, .gguf = "ffn_down_exps.weight", .dims = 3, .shape = { E, D, F }, .sd = down_sd });
     }
-    add(l, m, i, (Role){ .hf = "mlp.shared_expert_gate.weight", .gguf = "ffn_gate_inp_shexp.weight", .kind = PLAIN, .dims = m->hf ? 2 : 1,
-                         .shape = { m->hf ? 1 : D, m->hf ? D : 0 }, .sd = sd });
-    add(l, m, i, (Role){ .hf = "mlp.shared_expert.gate_proj.weight", .gguf = "ffn_gate_shexp.weight", .dims = 2, .shape = { Fs, D }, .sd = sd });
-    add(l, m, i, (Role){ .hf = "mlp.shared_expert.up_proj.weight", .gguf = "ffn_up_shexp.weight", .dims = 2, .shape = { Fs, D }, .sd = sd });
-    add(l, m, i, (Role){ .hf = "mlp.shared_expert.down_proj.weight", .gguf = "ffn_down_shexp.weight", .dims = 2, .shape = { D, Fs }, .sd = 1 / sqrt((double)Fs) });
+    add(l, m, i, (Role){ .hf = "mlp.shared_expert_gate.weight", .gguf = "ffn_gate_inp_shexp.weight", .kind = PLAIN,
+        .dims = m->hf ? 2 : 1, .shape = { m->hf ? 1 : D, m->hf ? D : 0 }, .sd = sd });
+    add(l, m, i, (Role){ .hf = "mlp.shared_expert.gate_proj.weight", .gguf = "ffn_gate_shexp.weight", .dims = 2,
+        .shape = { Fs, D }, .sd = sd });
+    add(l, m, i, (Role){ .hf = "mlp.shared_expert.up_proj.weight", .gguf = "ffn_up_shexp.weight", .dims = 2, .shape = { Fs, D },
+        .sd = sd });
+    add(l, m, i, (Role){ .hf = "mlp.shared_expert.down_proj.weight", .gguf = "ffn_down_shexp.weight", .dims = 2,
+        .shape = { D, Fs }, .sd = 1 / sqrt((double)Fs) });
 }
 
 /* Logits of a standard deviation of 12, so that some rows are sure of their token and others are not. */
@@ -152,10 +171,13 @@ CloverStatus synth_list(const SynthModel *m, SynthTensors *out, CloverError *err
     int64_t D = m->hidden;
     Role norm = { .kind = PLAIN, .dims = 1, .shape = { D }, .sd = 0.1, .gguf_form = FORM_PLUS_ONE };
     *out = (SynthTensors){ 0 };
-    add(out, m, -1, (Role){ .hf = "embed_tokens.weight", .gguf = "token_embd.weight", .dims = 2, .shape = { m->vocab, D }, .sd = m->tied ? head_sd(m) : 1 });
+    add(out, m, -1, (Role){ .hf = "embed_tokens.weight", .gguf = "token_embd.weight", .dims = 2, .shape = { m->vocab, D },
+        .sd = m->tied ? head_sd(m) : 1 });
     norm.hf = "norm.weight", norm.gguf = "output_norm.weight";
     add(out, m, -1, norm);
-    if (!m->tied) add(out, m, -1, (Role){ .hf = "lm_head.weight", .gguf = "output.weight", .dims = 2, .shape = { m->vocab, D }, .sd = head_sd(m) });
+    if (!m->tied)
+        add(out, m, -1, (Role){ .hf = "lm_head.weight", .gguf = "output.weight", .dims = 2, .shape = { m->vocab, D },
+            .sd = head_sd(m) });
     for (int64_t i = 0; i < m->layers; i++) {
         norm.hf = "input_layernorm.weight", norm.gguf = "attn_norm.weight";
         add(out, m, i, norm);
@@ -222,7 +244,8 @@ static CloverStatus write_rows(const SynthTensor *t, uint64_t stream, Chunk *c, 
     for (int64_t row = 0; row < t->rows; row += at_once) {
         int64_t n = t->rows - row < at_once ? t->rows - row : at_once;
         for (int64_t i = 0; i < n; i++) fill_row(t, stream, row + i, c->value + i * t->cols);
-        if (!quant_encode(t->type, c->value, n * t->cols, c->bytes)) return error_set(err, CLOVER_BUG, "%s: type %d has no encoder", t->name, (int)t->type);
+        if (!quant_encode(t->type, c->value, n * t->cols, c->bytes))
+            return error_set(err, CLOVER_BUG, "%s: type %d has no encoder", t->name, (int)t->type);
         if (put(c, (size_t)(n * t->cols * dtype_info(t->type)->bytes), err) != CLOVER_OK) return err->status;
     }
     return CLOVER_OK;

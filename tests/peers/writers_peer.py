@@ -47,8 +47,8 @@ def folder_values(folder):
     return out
 
 
-SHAPE = "--layers 2 --interval 2 --hidden 256 --heads 4 --kv-heads 2 --head-width 64 --rotary-dims 16 --key-heads 2 --value-heads 6 --value-width 128 " \
-        "--expert-width 256 --shared-width 256 --seed 21".split()
+SHAPE = "--layers 2 --interval 2 --hidden 256 --heads 4 --kv-heads 2 --head-width 64 --rotary-dims 16 " \
+        "--key-heads 2 --value-heads 6 --value-width 128 --expert-width 256 --shared-width 256 --seed 21".split()
 HEADS = [0, 3, 1, 4, 2, 5]                     # HF's value head at each place of a GGUF, for 2 key heads and 6 value heads
 BLOCK_TYPES = "q8_0 q4_0 q4_1 q5_0 q5_1 q2_k q3_k q4_k q5_k q6_k iq4_nl iq4_xs".split()
 
@@ -59,13 +59,16 @@ def block_types():
         seen = 0
         for t in reader.tensors:
             if t.tensor_type.name.lower() != name:
-                check(t.tensor_type.name == "F32" and (len(t.shape) == 1 or "conv" in t.name or "gate_inp" in t.name), f"{name}: {t.name} is {t.tensor_type.name}")
+                check(t.tensor_type.name == "F32" and (len(t.shape) == 1 or "conv" in t.name or "gate_inp" in t.name),
+                    f"{name}: {t.name} is {t.tensor_type.name}")
                 continue
             x = values(t)
-            wanted = {"token_embd.weight": 1, "output.weight": 12 / 16}.get(t.name, (1.5 if "attn_q.weight" in t.name else 1) / np.sqrt(x.shape[-1]))
+            wanted = {"token_embd.weight": 1, "output.weight": 12 / 16}.get(t.name,
+                (1.5 if "attn_q.weight" in t.name else 1) / np.sqrt(x.shape[-1]))
             rms = float(np.sqrt(np.mean(x * x)))
             spread = 1.25 if x.size >= 65536 else 2                # few blocks, few scales
-            check(np.isfinite(x).all() and 1 / spread < rms / wanted < spread, f"{name}: {t.name} has rms {rms}, {wanted} was meant")
+            check(np.isfinite(x).all() and 1 / spread < rms / wanted < spread,
+                f"{name}: {t.name} has rms {rms}, {wanted} was meant")
             seen += 1
         check(seen == 23, f"{name}: {seen} tensors of this type")
     print(f"  {len(BLOCK_TYPES)} block types: 23 tensors each, finite, of the right scale")
@@ -77,11 +80,13 @@ def one_model():
     gguf = {t.name: values(t) for t in f32.tensors}
     for name in "f16", "bf16":
         other = {t.name: values(t) for t in GGUFReader(synth(f"{name}.gguf", *SHAPE, "--type", name)).tensors}
-        check(other.keys() == gguf.keys() and all(np.array_equal(other[k], gguf[k]) for k in gguf), f"{name}.gguf differs from f32.gguf")
+        check(other.keys() == gguf.keys() and all(np.array_equal(other[k], gguf[k]) for k in gguf),
+            f"{name}.gguf differs from f32.gguf")
     synth("split.gguf", *SHAPE, "--split-size", "1M")
     parts = sorted(glob.glob(work + "/split-*.gguf"))
     split = {t.name: values(t) for p in parts for t in GGUFReader(p).tensors}
-    check(len(parts) > 3 and split.keys() == gguf.keys() and all(np.array_equal(split[k], gguf[k]) for k in gguf), "the split file differs")
+    check(len(parts) > 3 and split.keys() == gguf.keys() and all(np.array_equal(split[k], gguf[k]) for k in gguf),
+        "the split file differs")
     check(key(GGUFReader(parts[-1]), "split.count") == len(parts), "split.count")
 
     hf = folder_values(synth("hf", *SHAPE))
@@ -107,17 +112,30 @@ def one_model():
     p, g = "model.layers.0.linear_attn.", "blk.0."
     m = "model.layers.0.mlp."
     expected = {
-        "token_embd.weight": hf["model.embed_tokens.weight"], "output.weight": hf["lm_head.weight"], "output_norm.weight": 1 + hf["model.norm.weight"],
-        g + "attn_norm.weight": 1 + hf["model.layers.0.input_layernorm.weight"], g + "post_attention_norm.weight": 1 + hf["model.layers.0.post_attention_layernorm.weight"],
-        g + "attn_qkv.weight": channels(hf[p + "in_proj_qkv.weight"]), g + "attn_gate.weight": tile(hf[p + "in_proj_z.weight"], width),
-        g + "ssm_beta.weight": tile(hf[p + "in_proj_b.weight"], 1), g + "ssm_alpha.weight": tile(hf[p + "in_proj_a.weight"], 1),
-        g + "ssm_conv1d.weight": channels(hf[p + "conv1d.weight"][:, 0, :]), g + "conv_right_weight": channels(hf[p + "conv_right_weight"]),
-        g + "ssm_dt.bias": tile(hf[p + "dt_bias"], 1), g + "ssm_norm.weight": hf[p + "norm.weight"], g + "ssm_out.weight": tile(hf[p + "out_proj.weight"].T, width).T,
-        g + "bd_softmax_logit_scale": tile(hf[p + "bd_softmax_logit_scale"], 1), g + "bd_softmax_history_bias": tile(hf[p + "bd_softmax_history_bias"], 1),
+        "token_embd.weight": hf["model.embed_tokens.weight"],
+        "output.weight": hf["lm_head.weight"],
+        "output_norm.weight": 1 + hf["model.norm.weight"],
+        g + "attn_norm.weight": 1 + hf["model.layers.0.input_layernorm.weight"],
+        g + "post_attention_norm.weight": 1 + hf["model.layers.0.post_attention_layernorm.weight"],
+        g + "attn_qkv.weight": channels(hf[p + "in_proj_qkv.weight"]),
+        g + "attn_gate.weight": tile(hf[p + "in_proj_z.weight"], width),
+        g + "ssm_beta.weight": tile(hf[p + "in_proj_b.weight"], 1),
+        g + "ssm_alpha.weight": tile(hf[p + "in_proj_a.weight"], 1),
+        g + "ssm_conv1d.weight": channels(hf[p + "conv1d.weight"][:, 0, :]),
+        g + "conv_right_weight": channels(hf[p + "conv_right_weight"]),
+        g + "ssm_dt.bias": tile(hf[p + "dt_bias"], 1),
+        g + "ssm_norm.weight": hf[p + "norm.weight"],
+        g + "ssm_out.weight": tile(hf[p + "out_proj.weight"].T, width).T,
+        g + "bd_softmax_logit_scale": tile(hf[p + "bd_softmax_logit_scale"], 1),
+        g + "bd_softmax_history_bias": tile(hf[p + "bd_softmax_history_bias"], 1),
         g + "bd_softmax_history_c": tile(hf[p + "bd_softmax_history_c"], 1),
-        g + "ffn_gate_inp.weight": hf[m + "gate.weight"], g + "ffn_gate_exps.weight": hf[m + "experts.gate_up_proj"][:, :256], g + "ffn_up_exps.weight": hf[m + "experts.gate_up_proj"][:, 256:],
-        g + "ffn_down_exps.weight": hf[m + "experts.down_proj"], g + "ffn_gate_inp_shexp.weight": hf[m + "shared_expert_gate.weight"][0],
-        "blk.1.attn_q.weight": hf["model.layers.1.self_attn.q_proj.weight"], "blk.1.attn_q_norm.weight": 1 + hf["model.layers.1.self_attn.q_norm.weight"],
+        g + "ffn_gate_inp.weight": hf[m + "gate.weight"],
+        g + "ffn_gate_exps.weight": hf[m + "experts.gate_up_proj"][:, :256],
+        g + "ffn_up_exps.weight": hf[m + "experts.gate_up_proj"][:, 256:],
+        g + "ffn_down_exps.weight": hf[m + "experts.down_proj"],
+        g + "ffn_gate_inp_shexp.weight": hf[m + "shared_expert_gate.weight"][0],
+        "blk.1.attn_q.weight": hf["model.layers.1.self_attn.q_proj.weight"],
+        "blk.1.attn_q_norm.weight": 1 + hf["model.layers.1.self_attn.q_norm.weight"],
         "blk.1.attn_output.weight": hf["model.layers.1.self_attn.o_proj.weight"],
     }
     for name, x in expected.items():
@@ -125,15 +143,18 @@ def one_model():
     a = tile(-np.exp(hf[p + "A_log"]), 1).astype(np.float32)
     check(np.array_equal(gguf[g + "ssm_a"].astype(np.float32), a), "blk.0.ssm_a is not the float32 nearest to -exp(A_log)")
 
-    check(key(f32, "general.architecture") == "clover_moe" and key(f32, "clover_moe.expert_shared_count") == 1, "the architecture's keys")
-    check(key(f32, "clover_moe.diffusion.head_order") == "tiled" and key(f32, "clover_moe.diffusion.threshold") == 0.95, "the diffusion keys")
+    check(key(f32, "general.architecture") == "clover_moe" and key(f32, "clover_moe.expert_shared_count") == 1,
+        "the architecture's keys")
+    check(key(f32, "clover_moe.diffusion.head_order") == "tiled" and key(f32, "clover_moe.diffusion.threshold") == 0.95,
+        "the diffusion keys")
     tokens = key(f32, "tokenizer.ggml.tokens")
     tokenizer = Tokenizer.from_file(work + "/hf/tokenizer.json")
     check(tokens == [tokenizer.id_to_token(i) for i in range(len(tokens))], "the tokens of the GGUF and of the folder")
     text = "Hello, wörld! 日本 \n\t<|im_end|>"
     check(tokenizer.encode(text).ids == list(text.replace("<|im_end|>", "").encode()) + [258], "ids of a text")
     check(tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False) == text, "the text of ids")
-    print(f"  one seed as 3 GGUFs, {len(parts)} parts, 3 folders: equal; {len(expected) + 1} tensors related as SPEC TEN says; the tokenizer agrees")
+    print(f"  one seed as 3 GGUFs, {len(parts)} parts, 3 folders: equal;",
+          f"{len(expected) + 1} tensors related as SPEC TEN says; the tokenizer agrees")
 
 
 os.makedirs(work, exist_ok=True)
