@@ -73,7 +73,7 @@ says merge_lacks_a_part 3 'part 3 of 4 is missing' "$CLOVER" golden --merge "$W/
 
 # ---- kill -9
 delay=0.004 kills=0 bad=0
-until golden --cases "$W/cases.json" -o "$W/killed" >/dev/null 2>&1 & p=$!; sleep $delay; kill -9 $p 2>/dev/null; wait $p 2>/dev/null; do
+until "$CLOVER" golden $MODEL --cases "$W/cases.json" -o "$W/killed" >/dev/null 2>&1 & p=$!; sleep $delay; kill -9 $p 2>/dev/null; wait $p 2>/dev/null; do
     kills=$((kills + 1))
     if [ ! -e "$W/killed/manifest.json" ] && "$CLOVER" golden --check "$W/killed" >/dev/null 2>&1; then bad=1; fi
     delay=$(awk "BEGIN { print $delay * 1.15 }")
