@@ -2,8 +2,10 @@
  * matter, which opens the two pages that the last tests here leave: build/tmp/report.html and report-large.html. [DIF-10] */
 #include <jansson.h>
 #include <math.h>
+#include <openssl/err.h>
 #include "../tools/diff_parts.h"
 #include "diff_html_example.h"
+#include "failing_malloc.h"
 
 /* ---- a result ------------------------------------------------------------------------------------------------------- */
 
@@ -449,6 +451,49 @@ START_TEST(a_single_cases_trace_may_lie_at_the_dumps_top) {
     write_trace("dump/trace.json", TWO_PASSES, "");
     write_page(&r, &b, in_folder(folder, "dump"));
     ck_assert_int_eq(count("<table class=grid>"), 2);
+    BundleCase cases[] = { b.cases[0], b.cases[0] };                 /* of several cases it is nobody's */
+    cases[1].name = "two";
+    b = (Bundle){ .path = folder, .cases = cases, .n_cases = 2 };
+    write_page(&r, &b, in_folder(folder, "dump"));
+    ck_assert_int_eq(count("<caption>engine"), 0);
+}
+
+/* The same decisions at another position are others. */
+START_TEST(a_block_elsewhere_is_another_block) {
+    Bundle b = traced_bundle();
+    DiffResult r = result_of(NULL, 0);
+    write_trace("one/trace.json", "{\"step\":\"pass\",\"pos\":4,\"passno\":0,\"candidates\":[[0,10,0.5]],\"fixed\":[0]}", "");
+    write_trace("dump/one/trace.json", "{\"step\":\"pass\",\"pos\":5,\"passno\":0,\"candidates\":[[0,10,0.5]],\"fixed\":[0]}", "");
+    write_page(&r, &b, in_folder(folder, "dump"));
+    assert_has("Block 0 at position 4: 1 row, 1 pass, did not end <b class=bad>&ne; decided otherwise</b></summary>");
+}
+END_TEST
+
+START_TEST(a_block_of_one_side_only) {
+    Bundle b = traced_bundle();
+    DiffResult r = result_of(NULL, 0);
+    write_trace("one/trace.json", TWO_PASSES, "");
+    write_trace("dump/one/trace.json", TWO_PASSES "," TWO_PASSES, "");
+    write_page(&r, &b, in_folder(folder, "dump"));
+    assert_has("<b class=bad>&ne; the golden has no such block</b>");
+    ck_assert_int_eq(count(", the same decisions</summary>"), 1);
+    write_trace("dump/one/trace.json", "", "");
+    write_page(&r, &b, in_folder(folder, "dump"));
+    assert_has("<b class=bad>&ne; the engine has no such block</b>");
+    write_page(&r, &b, NULL);
+    assert_lacks("no such block");
+}
+END_TEST
+
+START_TEST(too_many_decisions_are_said_not_drawn) {
+    Bundle b = traced_bundle();
+    DiffResult r = result_of(NULL, 0);
+    write_trace("one/trace.json", "{\"step\":\"pass\",\"candidates\":[[65535,1,0.5]]},{\"step\":\"pass\",\"passno\":1}", "");
+    write_page(&r, &b, NULL);
+    assert_has("Block 0 at position 0: 65536 rows, 2 passes, did not end</summary><div class=pair><p>Too large to draw here; its trace.json has it.</p>");
+    write_trace("one/trace.json", "{\"step\":\"pass\",\"candidates\":[[70000,1,0.5],[0,1,0.5]]}", "");
+    write_page(&r, &b, NULL);
+    assert_has("Block 0 at position 0: 1 row, 1 pass");              /* no row has that number */
 }
 END_TEST
 
@@ -540,6 +585,42 @@ START_TEST(the_page_appears_whole_or_not_at_all) {
 END_TEST
 
 
+/* Wherever memory runs out there is an error and no page, or, where a library did without, the whole page; and no leak. */
+START_TEST(memory_that_runs_out) {
+    if (!malloc_can_fail()) {
+        puts("skip memory_that_runs_out (a sanitizer or valgrind has its own allocator)");
+        return;
+    }
+    ProbeResult p = probe_named("one", "commit", 0, "L00.attn_norm", 0);
+    DiffResult r = result_of(&p, 1);
+    const char *path = in_folder(folder, "report.html");
+    write_page(&r, &one_bundle, NULL);
+    char *whole = page;
+    page = NULL;
+    for (int turn = 0; turn < 2; turn++) {           /* libcrypto keeps what its first failure makes */
+        bool failed = true;
+        for (long n = 0; failed; n++) {
+            unlink(path);
+            const long live = malloc_live;
+            malloc_fail_after(n, n % 2);
+            const CloverStatus status = diff_html(&r, &one_bundle, NULL, path, &err);
+            failed = malloc_recover();
+            ERR_clear_error();
+            if (turn) ck_assert_int_eq(malloc_live, live);
+            if (status == CLOVER_OK) {
+                read_page(path);
+                ck_assert_str_eq(page, whole);
+            } else {
+                ck_assert_int_eq(status, CLOVER_SYSTEM);
+                ck_assert_int_ne(access(path, F_OK), 0);
+            }
+            ck_assert_int_lt(n, 10000);
+        }
+    }
+    free(whole);
+}
+END_TEST
+
 START_TEST(a_page_of_every_kind_for_the_browser) {
     Example e;
     mkdir("build/tmp/report", 0777);
@@ -585,10 +666,14 @@ static Suite *diff_html_suite(void) {
     tcase_add_test(c, a_block_is_a_grid_of_rows_and_passes);
     tcase_add_test(c, the_engines_block_stands_beside_the_goldens);
     tcase_add_test(c, a_single_cases_trace_may_lie_at_the_dumps_top);
+    tcase_add_test(c, a_block_elsewhere_is_another_block);
+    tcase_add_test(c, a_block_of_one_side_only);
+    tcase_add_test(c, too_many_decisions_are_said_not_drawn);
     tcase_add_test(c, a_round_shows_what_was_accepted);
     tcase_add_test(c, what_the_traces_verdict_was);
     tcase_add_test(c, a_bad_trace_is_said_not_trusted);
     tcase_add_test(c, the_page_appears_whole_or_not_at_all);
+    tcase_add_test(c, memory_that_runs_out);
     tcase_add_test(c, a_page_of_every_kind_for_the_browser);
     tcase_add_test(c, a_large_model_makes_a_page_of_a_few_megabytes);
     suite_add_tcase(s, c);

@@ -238,7 +238,8 @@ static void put_first(Page *p) {
         html_text(p, r->note);
     }
     if (is_choice(stage_of(r->probe)))
-        html_format(p, "<dt>choices<dd>%lld of %lld differ, %lld of them near ties</dl>", (long long)r->flips, (long long)r->choices, (long long)r->near_ties);
+        html_format(p, "<dt>choices<dd>%lld of %lld differ, %lld of them near ties</dl>", (long long)r->flips, (long long)r->choices,
+                    (long long)r->near_ties);
     else if (r->verdict == STAGE_WRONG && judged(r)->not_finite == 0) html(p, "</dl>");
     else {
         html(p, "<dt>worst element<dd>");
@@ -354,7 +355,8 @@ static void put_map(Page *p, const Map *m) {
                 continue;
             }
             const ProbeResult *q = &r[cell[k]];
-            html_format(p, "<td class=\"v%d%s%s\" data-i=%lld", colour_of(q), pattern_of(q), cell[k] == p->result->first ? " first" : "", (long long)cell[k]);
+            const char *first = cell[k] == p->result->first ? " first" : "";
+            html_format(p, "<td class=\"v%d%s%s\" data-i=%lld", colour_of(q), pattern_of(q), first, (long long)cell[k]);
             if (q->verdict != STAGE_CONFORMS) html_format(p, " id=p%lld", (long long)cell[k]);
             html_format(p, ">%s", mark_of(q));
         }
@@ -393,16 +395,18 @@ static void put_step(Page *p, int64_t from, int64_t to, bool open) {
     html(p, "</details>");
 }
 
+static bool same_case(const DiffResult *r, int64_t a, int64_t b) { return strcmp(r->probe[a].case_name, r->probe[b].case_name) == 0; }
+
 /* Where the step of probe i ends. */
 static int64_t step_end(const DiffResult *r, int64_t i) {
     int64_t end = i + 1;
-    while (end < r->n_probes && r->probe[end].step_index == r->probe[i].step_index && strcmp(r->probe[end].case_name, r->probe[i].case_name) == 0) end++;
+    while (end < r->n_probes && same_case(r, i, end) && r->probe[end].step_index == r->probe[i].step_index) end++;
     return end;
 }
 
 static int64_t case_end(const DiffResult *r, int64_t i) {
     int64_t end = i + 1;
-    while (end < r->n_probes && strcmp(r->probe[end].case_name, r->probe[i].case_name) == 0) end++;
+    while (end < r->n_probes && same_case(r, i, end)) end++;
     return end;
 }
 

@@ -59,7 +59,8 @@ static void fill_pass(Grid *g, int64_t t, const json_t *pass) {
     }
     json_array_foreach(json_object_get(pass, "candidates"), i, value) {
         const int64_t row = row_number(json_array_get(value, 0));
-        if (row >= 0 && row < g->rows) now[row] = (Cell){ CELL_OPEN, json_integer_value(json_array_get(value, 1)), json_number_value(json_array_get(value, 2)) };
+        if (row < 0 || row >= g->rows) continue;
+        now[row] = (Cell){ CELL_OPEN, json_integer_value(json_array_get(value, 1)), json_number_value(json_array_get(value, 2)) };
     }
     json_array_foreach(json_object_get(pass, "fixed"), i, value) {
         const int64_t row = row_number(value);
@@ -78,7 +79,8 @@ static bool next_block(const json_t *steps, size_t *at, Grid *g) {
     const json_t *block = end < n && is_kind(json_array_get(steps, end), "block") ? json_array_get(steps, end) : NULL;
     *at = block ? end + 1 : end;
 
-    *g = (Grid){ .position = whole(json_array_get(steps, first), "pos"), .passes = (int64_t)(end - first), .emitted = block ? whole(block, "emitted") : -1 };
+    *g = (Grid){ .position = whole(json_array_get(steps, first), "pos"), .passes = (int64_t)(end - first) };
+    g->emitted = block ? whole(block, "emitted") : -1;
     const json_t **passes = calloc(end - first, sizeof *passes);
     if (!passes) return true;
     for (size_t t = first; t < end; t++) passes[t - first] = json_array_get(steps, t);
@@ -144,14 +146,18 @@ static void put_grid(Page *p, const char *title, const Grid *g, const Grid *othe
     p->room -= g->rows * g->passes;
 }
 
-static void put_block(Page *p, int64_t number, const Grid *golden, const Grid *engine) {
+/* golden, engine: NULL where that side has no such block. compared: there is an engine's trace. */
+static void put_block(Page *p, int64_t number, const Grid *golden, const Grid *engine, bool compared) {
     const Grid *g = golden ? golden : engine;
-    const bool both = golden && engine, differs = both && grids_differ(golden, engine);
-    html_format(p, "<details%s><summary>Block %lld at position %lld: %lld row%s, %lld pass%s", differs || number < 2 ? " open" : "", (long long)number, (long long)g->position,
-               (long long)g->rows, g->rows == 1 ? "" : "s", (long long)g->passes, g->passes == 1 ? "" : "es");
+    const bool differs = compared && (!golden || !engine || grids_differ(golden, engine));
+    html_format(p, "<details%s><summary>Block %lld at position %lld: %lld row%s, %lld pass%s", differs || number < 2 ? " open" : "",
+                (long long)number, (long long)g->position, (long long)g->rows, g->rows == 1 ? "" : "s", (long long)g->passes,
+                g->passes == 1 ? "" : "es");
     if (g->emitted < 0) html(p, ", did not end");
     else if (g->emitted < g->rows) html_format(p, ", %lld of the rows went out", (long long)g->emitted);
-    html(p, !both ? golden ? "" : ", the engine's only" : differs ? " <b class=bad>&ne; decided otherwise</b>" : ", the same decisions");
+    const char *how = !engine ? "the engine has no such block" : !golden ? "the golden has no such block" : "decided otherwise";
+    if (differs) html_format(p, " <b class=bad>&ne; %s</b>", how);
+    else if (compared) html(p, ", the same decisions");
     html(p, "</summary><div class=pair>");
     const int64_t cells = (golden && golden->cell ? golden->rows * golden->passes : 0) + (engine && engine->cell ? engine->rows * engine->passes : 0);
     if (cells == 0 || cells > p->room) html(p, "<p>Too large to draw here; its trace.json has it.</p>");
@@ -167,7 +173,7 @@ static void put_blocks(Page *p, const json_t *golden, const json_t *engine) {
     for (int64_t number = 0;; number++) {
         Grid a = { 0 }, b = { 0 };
         const bool has_a = next_block(golden, &at, &a), has_b = engine && next_block(engine, &engine_at, &b);
-        if (has_a || has_b) put_block(p, number, has_a ? &a : NULL, has_b ? &b : NULL);
+        if (has_a || has_b) put_block(p, number, has_a ? &a : NULL, has_b ? &b : NULL, engine != NULL);
         free(a.cell);
         free(b.cell);
         if (!has_a && !has_b) return;
@@ -183,7 +189,8 @@ static void put_round(Page *p, const json_t *round) {
     json_array_foreach((json_t *)(uintptr_t)draft, i, value) {
         const json_t *verdict = i ? json_array_get(judged, i - 1) : NULL;
         const bool accepted = json_is_true(json_array_get(verdict, 3));
-        html_format(p, "<span class=\"tok %s\">%lld", i == 0 ? "pending" : !verdict ? "unjudged" : accepted ? "accepted" : "rejected", (long long)json_integer_value(value));
+        const char *kind = i == 0 ? "pending" : !verdict ? "unjudged" : accepted ? "accepted" : "rejected";
+        html_format(p, "<span class=\"tok %s\">%lld", kind, (long long)json_integer_value(value));
         if (verdict) {
             html_format(p, " %s <small>p ", accepted ? "&check;" : "&cross;");
             html_number(p, json_number_value(json_array_get(verdict, 1)), 2);
@@ -194,7 +201,8 @@ static void put_round(Page *p, const json_t *round) {
         html(p, "</span> ");
         p->room--;
     }
-    if (json_integer_value(json_object_get(round, "bonus")) >= 0) html_format(p, "<span class=\"tok bonus\">&rarr; %lld</span>", (long long)whole(round, "bonus"));
+    if (json_is_integer(json_object_get(round, "bonus")) && whole(round, "bonus") >= 0)
+        html_format(p, "<span class=\"tok bonus\">&rarr; %lld</span>", (long long)whole(round, "bonus"));
 }
 
 static const json_t *next_step(const json_t *steps, const char *kind, size_t *at) {
@@ -216,12 +224,14 @@ static bool rounds_differ(const json_t *a, const json_t *b) {
 
 static void put_rounds(Page *p, const json_t *golden, const json_t *engine) {
     size_t at = 0, engine_at = 0;
-    html_format(p, "<div class=scroll><table class=rounds><thead><tr><th scope=col>round<th scope=col>position<th scope=col>golden%s<tbody>", engine ? "<th scope=col>engine" : "");
+    html_format(p, "<div class=scroll><table class=rounds><thead><tr><th scope=col>round<th scope=col>position<th scope=col>golden%s<tbody>",
+                engine ? "<th scope=col>engine" : "");
     for (int64_t number = 0; p->room > 0; number++) {
         const json_t *a = next_step(golden, "round", &at), *b = engine ? next_step(engine, "round", &engine_at) : NULL;
         if (!a && !b) break;
         const bool differs = engine && rounds_differ(a, b);
-        html_format(p, "<tr%s><th scope=row>%lld%s<td>%lld<td>", differs ? " class=ne" : "", (long long)number, differs ? " &ne;" : "", (long long)whole(a ? a : b, "pos"));
+        html_format(p, "<tr%s><th scope=row>%lld%s<td>%lld<td>", differs ? " class=ne" : "", (long long)number, differs ? " &ne;" : "",
+                    (long long)whole(a ? a : b, "pos"));
         if (a) put_round(p, a);
         else html(p, "no such round");
         if (engine) html(p, "<td>");

@@ -12,7 +12,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
-known='numpy transformers llamacpp tokenizer writers'
+known='numpy transformers llamacpp tokenizer writers report'
 peers=${PEERS-$known}
 vectors=${VECTORS-}
 clover=${CLOVER-build/clover}
@@ -193,6 +193,12 @@ if ready writers; then
     "$python" "$script"
     count writers $?
 fi
+case " $peers " in *' report '*)
+    echo report
+    tests/peers/peer_report.sh
+    count report $?
+    ;;
+esac
 printf '%s' "$skips"
 echo "peers: $passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ] || exit 1
