@@ -29,10 +29,15 @@ B := build/$(VARIANT)
 # multiply-add anywhere: exact arithmetic must give the same bits on every compiler and CPU ([NUM-1]).
 CFLAGS ?= $(OPT)
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
+comma := ,
 PC = $(shell pkg-config $(1) 2>/dev/null)
 PACKAGES := jansson libpcre2-8 libutf8proc libcrypto
-FLAGS := -std=c11 -D_POSIX_C_SOURCE=200809L -ffp-contract=off $(WARNINGS) $(SANITIZE) -MMD -MP $(call PC,--cflags $(PACKAGES) openblas)
-LIBS := $(call PC,--libs $(PACKAGES)) $(or $(call PC,--libs openblas),-lopenblas) -lm
+# OpenBLAS without threads: the threaded build starts its pool when it is loaded. Debian keeps the serial one in a folder of its own.
+SERIAL_BLAS := $(firstword $(wildcard /usr/lib/*/openblas-serial))
+BLAS_FLAGS := $(if $(SERIAL_BLAS),-I$(patsubst /usr/lib/%,/usr/include/%,$(SERIAL_BLAS)),$(call PC,--cflags openblas))
+BLAS_LIBS := $(if $(SERIAL_BLAS),-L$(SERIAL_BLAS) -Wl$(comma)-rpath$(comma)$(SERIAL_BLAS) -lopenblas,$(or $(call PC,--libs openblas),-lopenblas))
+FLAGS := -std=c11 -D_POSIX_C_SOURCE=200809L -ffp-contract=off $(WARNINGS) $(SANITIZE) -MMD -MP $(call PC,--cflags $(PACKAGES)) $(BLAS_FLAGS)
+LIBS := $(call PC,--libs $(PACKAGES)) $(BLAS_LIBS) -lm
 # Suites spend their time in the library; compiling them lightly saves more than it costs.
 TEST_FLAGS := $(call PC,--cflags check mpfr) -O1
 TEST_LIBS := $(call PC,--libs check mpfr)

@@ -80,7 +80,7 @@ typedef struct CloverConfig {
     int64_t key_heads, value_heads, key_width, value_width, taps;    /* Hk, Hv, dk, dv */
     int64_t experts, experts_used, expert_width, shared_width;       /* E, k, F, Fs */
     bool full_attention[CLOVER_MAX_LAYERS];                          /* per layer; false is GDN */
-    bool tied;                                                       /* the head is the embedding */
+    bool tied, tied_said;                                            /* the head is the embedding; config.json says true */
     int64_t block;                                                   /* block size, -1 when unknown */
     int32_t mask_id;                                                 /* -1 when unknown */
     double threshold;

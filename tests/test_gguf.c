@@ -319,17 +319,31 @@ START_TEST(types_that_cannot_be_decoded) {
 END_TEST
 
 /* Tensors may stand in any order in the data, with room between them. */
-START_TEST(order_and_room_are_free) {
+/* Tensors may stand in any order; bytes that belong to none, a whole alignment of them or more, may not. [GGUF-4] */
+START_TEST(order_is_free_and_room_is_not) {
     GgufBuild b = gguf_build();
-    put_bytes(&b.data, "\0\0\0\0", 4);
-    put_zeros(&b.data, 300);
-    build_entry(&b, "last", DT_I8, 1, (uint64_t[]){ 3 }, 256);
-    build_entry(&b, "first", DT_I8, 1, (uint64_t[]){ 3 }, 32);
+    put_zeros(&b.data, 35);
+    build_entry(&b, "last", DT_I8, 1, (uint64_t[]){ 3 }, 32);
+    build_entry(&b, "first", DT_I8, 1, (uint64_t[]){ 3 }, 0);
     Bytes file;
     Gguf *g = opened(&b, &file);
     ck_assert_str_eq(gguf_tensors(g).tensor[0].name, "last");
-    ck_assert_uint_eq(gguf_tensors(g).tensor[0].offset - gguf_tensors(g).tensor[1].offset, 224);
+    ck_assert_uint_eq(gguf_tensors(g).tensor[0].offset - gguf_tensors(g).tensor[1].offset, 32);
     closed(g, &file);
+
+    static const struct { uint64_t first, last, end; const char *says; } holes[] = {
+        { 32, 64, 67, "32 bytes behind the header" }, { 0, 64, 67, "61 bytes behind 'first'" }, { 0, 32, 80, "45 bytes behind 'last'" } };
+    for (int i = 0; i < 3; i++) {
+        CloverError err;
+        b = gguf_build();
+        put_zeros(&b.data, holes[i].end);
+        build_entry(&b, "first", DT_I8, 1, (uint64_t[]){ 3 }, holes[i].first);
+        build_entry(&b, "last", DT_I8, 1, (uint64_t[]){ 3 }, holes[i].last);
+        Bytes bad = build_file(&b);
+        assert_status(gguf_open_bytes(bad.data, bad.n, "built", &g, &err), CLOVER_BAD_INPUT, err);
+        ck_assert_msg(strstr(err.text, holes[i].says) != NULL, "%s", err.text);
+        free_bytes(&bad);
+    }
 }
 END_TEST
 
@@ -433,7 +447,7 @@ static Suite *gguf_suite(void) {
     tcase_add_test(t, alignments);
     tcase_add_test(t, every_type_has_its_size);
     tcase_add_test(t, types_that_cannot_be_decoded);
-    tcase_add_test(t, order_and_room_are_free);
+    tcase_add_test(t, order_is_free_and_room_is_not);
     tcase_add_test(t, type_names);
     tcase_add_test(t, a_real_file);
     tcase_add_test(t, large_files_open_at_once);

@@ -25,7 +25,9 @@ command_of pkg-config pkg-config
 library_of libjansson-dev jansson
 library_of libpcre2-dev libpcre2-8
 library_of libutf8proc-dev libutf8proc
-library_of libopenblas-dev openblas
+# The serial OpenBLAS where Debian has it (the threaded one starts threads when it is loaded), else any.
+ls /usr/lib/*/openblas-serial/libopenblas.so >/dev/null 2>&1 || { [ ! -e /etc/debian_version ] && pkg-config --exists openblas; } ||
+    missing="$missing libopenblas-serial-dev"
 library_of libssl-dev libcrypto
 if [ "$purpose" != build ]; then
     command_of clang clang

@@ -659,7 +659,10 @@ static void folder_numbers(const Source *s, const Source *generation, Raw *raw) 
                   raw->partial_rotary_factor, (long long)c->head_width);
     Entry tie;
     c->tied = true;   /* where nothing is said, the tensors settle it; false needs a head [CFG-15] */
-    if (look_up(s, NULL, "tie_word_embeddings", &tie) && !entry_bool(&tie, &c->tied)) wrong(s, &tie, "true or false");
+    if (look_up(s, NULL, "tie_word_embeddings", &tie)) {
+        if (!entry_bool(&tie, &c->tied)) wrong(s, &tie, "true or false");
+        else c->tied_said = c->tied;
+    }
 
     if (!stops_from(generation, c, NULL, "eos_token_id")) stops_from(s, c, NULL, "eos_token_id");
     stops_from(generation, c, NULL, "stop_token_ids");

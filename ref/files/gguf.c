@@ -355,8 +355,15 @@ static bool place_tensors(const Map *map, uint64_t start, uint64_t alignment, Te
     return beyond == 0;
 }
 
-/* Finds overlaps, and gives tensors of unknown size the room up to the next one. All of them lie in the file. */
-static void check_overlaps(const Map *map, Tensor *tensor, int64_t n, CloverError *err) {
+/* Bytes that belong to nobody: a tensor whose type or shape was damaged no longer fills its place. */
+static void check_hole(const Map *map, uint64_t from, uint64_t to, uint64_t alignment, const char *behind, CloverError *err) {
+    if (to >= from && to - from < alignment) return;
+    error_add(err, CLOVER_BAD_INPUT, "%s: %llu bytes behind %s (from byte %llu) belong to no tensor, expected fewer than the alignment %llu: its type or shape, or an offset, is wrong" FILE_WRONG,
+              map->path, (unsigned long long)(to - from), behind, (unsigned long long)from, (unsigned long long)alignment);
+}
+
+/* Finds overlaps and holes, and gives tensors of unknown size the room up to the next one. All of them lie in the file. */
+static void check_places(const Map *map, uint64_t start, uint64_t alignment, Tensor *tensor, int64_t n, CloverError *err) {
     Tensor **sorted = tensors_sorted(tensor, n);              /* [n] */
     if (!sorted) {
         error_memory(err, "the order of tensors", (size_t)n * sizeof *sorted);
@@ -372,8 +379,13 @@ static void check_overlaps(const Map *map, Tensor *tensor, int64_t n, CloverErro
                       map->path, name_show(furthest->name, strlen(furthest->name), a), (unsigned long long)furthest->offset,
                       (unsigned long long)(furthest->offset + furthest->bytes), name_show(t->name, strlen(t->name), b),
                       (unsigned long long)t->offset);
+        else if (err->status == CLOVER_OK) {   /* behind an overlap all places are suspect */
+            name_show(furthest ? furthest->name : "", furthest ? strlen(furthest->name) : 0, a);
+            check_hole(map, furthest ? furthest->offset + furthest->bytes : start, t->offset, alignment, furthest ? a : "the header", err);
+        }
         if (!furthest || t->offset + t->bytes > furthest->offset + furthest->bytes) furthest = t;
     }
+    if (furthest && err->status == CLOVER_OK) check_hole(map, furthest->offset + furthest->bytes, map->bytes, alignment, name_show(furthest->name, strlen(furthest->name), a), err);
     free(sorted);
 }
 
@@ -431,7 +443,8 @@ static void read_part(Gguf *g, Part *part, CloverError *err) {
     int64_t n = g->tensors.n - first;
     if (n == 0) return;
     Tensor *tensor = &g->tensors.tensor[first];
-    if (place_tensors(&part->map, start, part->alignment, tensor, n, err)) check_overlaps(&part->map, tensor, n, err);
+    if (place_tensors(&part->map, start, part->alignment, tensor, n, err))
+        check_places(&part->map, start, part->alignment, tensor, n, err);
 }
 
 /* ---- parts [GGUF-5] ------------------------------------------------------------------------------------------------ */

@@ -453,6 +453,9 @@ static void sort_out_the_rest(Binder *b) {
         if (b->used[i]) continue;
         if (is_ignored(b, t->name)) { w->ignored[w->n_ignored++] = t; continue; }
         w->unknown[w->n_unknown++] = t;
+        if (w->head.data == w->embed.data && t->dims == 2 && t->shape[0] == b->size[V] && t->shape[1] == b->size[D])   /* a damaged name? */
+            error_add(b->err, CLOVER_BAD_INPUT, "%s: no tensor is named %s, but the unknown %s has its shape: is it the output head under another name?", t->file,
+                      b->form == NAMES_GGUF ? head_role.gguf[0] : head_role.hf[0], t->name);
         if (layer_of(b, t->name) >= b->c->layers) {
             if (!past) past = t;
             n_past++;
@@ -590,11 +593,21 @@ static void set_where(Binder *b) {
     snprintf(b->where, sizeof b->where, "%.*s", folder ? (int)(slash - file) : WHERE_ROOM, file);
 }
 
+/* A config that ties the two may come with a head all the same, if it is the embedding. [CFG-15] */
+static void check_tied_head(Binder *b, const Tensor *head) {
+    const Tensor *embed = b->w->embed.tensor;
+    if (b->form != NAMES_HF || !b->c->tied_said || !embed) return;
+    if (head->type != embed->type || head->bytes != embed->bytes || memcmp(head->data, embed->data, head->bytes) != 0)
+        error_add(b->err, CLOVER_BAD_INPUT, "%s: config.json says tie_word_embeddings true, but %s is not the embedding: which of the two is meant?", head->file, head->name);
+}
+
 static void bind_head(Binder *b) {
     char name[NAME_ROOM];
     const Tensor *t = find(b, "", b->form == NAMES_GGUF ? head_role.gguf : head_role.hf, ALTERNATIVES, name);
-    if (t) bind_tensor(b, t, &head_role, b->w, false);
-    else if (b->form == NAMES_HF && !b->c->tied)
+    if (t) {
+        bind_tensor(b, t, &head_role, b->w, false);
+        check_tied_head(b, t);
+    } else if (b->form == NAMES_HF && !b->c->tied)
         error_add(b->err, CLOVER_BAD_INPUT, "%s: missing tensor %s: config.json says tie_word_embeddings false, so the embedding is not the head", b->where, head_role.hf[0]);
     else b->w->head = b->w->embed;   /* tied [CFG-15] */
 }
