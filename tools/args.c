@@ -48,6 +48,8 @@ static bool arg_bytes(const char *text, int64_t *out) {
     return true;
 }
 
+enum { MOST_BYTES = 1 << 28 };
+
 CloverStatus read_whole_file(const char *path, char **out, size_t *length, CloverError *err) {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
     if (!f) return error_set(err, errno == ENOENT ? CLOVER_USAGE : CLOVER_SYSTEM, "%s: %s", path, strerror(errno));
@@ -56,6 +58,11 @@ CloverStatus read_whole_file(const char *path, char **out, size_t *length, Clove
     while (bytes) {
         n += fread(bytes + n, 1, room - n - 1, f);
         if (n < room - 1) break;
+        if (room > MOST_BYTES) {   /* a device without end, or the wrong file */
+            free(bytes);
+            if (f != stdin) fclose(f);
+            return error_set(err, CLOVER_USAGE, "%s: larger than %d MiB, no text or list of ids", path, MOST_BYTES >> 20);
+        }
         char *larger = realloc(bytes, room *= 2);
         if (!larger) free(bytes);
         bytes = larger;

@@ -122,6 +122,8 @@ static CloverStatus walk(const ModelArgs *m, Walk *w, const ArgIds *commit, cons
     if (status == CLOVER_OK && w->layer >= c->layers)
         status = error_set(err, CLOVER_USAGE, "--layer %lld: the model has layers 0 to %lld", (long long)w->layer, (long long)c->layers - 1);
     if (status == CLOVER_OK && w->row >= rows) status = error_set(err, CLOVER_USAGE, "--row %lld: the step has rows 0 to %lld", (long long)w->row, (long long)rows - 1);
+    const int64_t heads = c ? (c->full_attention[w->layer < c->layers ? w->layer : 0] ? c->heads : c->value_heads) : 1;
+    if (status == CLOVER_OK && w->head >= heads) status = error_set(err, CLOVER_USAGE, "--head %lld: the layer has heads 0 to %lld", (long long)w->head, (long long)heads - 1);
     double *logits = NULL;
     if (status == CLOVER_OK && !(logits = malloc((size_t)(rows * c->vocab) * sizeof *logits))) status = error_memory(err, "logits", (size_t)(rows * c->vocab) * sizeof *logits);
     if (status == CLOVER_OK) {

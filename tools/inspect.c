@@ -240,6 +240,10 @@ int cmd_inspect(int argc, char **argv) {
     Gguf *gguf = NULL;
     Safetensors *safetensors = NULL;
     Inspection x = { .path = m.path };
+    if (json && json_holds_path(m.path, &err) != CLOVER_OK) {
+        args_free(&command);
+        return command_failed("inspect", &err);
+    }
     CloverStatus status = model_args_open(&m, &model, &x.problems);
     if (status == CLOVER_OK) {
         x.model = model;
@@ -258,7 +262,15 @@ int cmd_inspect(int argc, char **argv) {
         if (grouped == CLOVER_OK && json && !print_json(&x)) grouped = error_set(&err, CLOVER_SYSTEM, "cannot write JSON");
         if (grouped == CLOVER_OK && !json) print_text(&x);
         if (grouped != CLOVER_OK) status = (CloverStatus)command_failed("inspect", &err);
-    } else command_failed("inspect", &x.problems);
+    } else {
+        if (json) {   /* not even a container: JSON all the same */
+            json_t *o = json_pack("{s:s, s:b, s:s}", "path", m.path, "opens", 0, "problems", x.problems.text);
+            if (o) json_dumpf(o, stdout, JSON_INDENT(1));
+            putchar('\n');
+            json_decref(o);
+        }
+        command_failed("inspect", &x.problems);
+    }
     free(x.group);
     gguf_close(gguf);
     safetensors_close(safetensors);

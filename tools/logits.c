@@ -1,6 +1,7 @@
 /* logits.c - clover logits: exact logits and every intermediate value, one safetensors file a step. [PRB-1] */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include "../ref/error.h"
 #include "model_args.h"
 #include "output.h"
@@ -18,6 +19,8 @@ static int64_t argmax(const double *row, int64_t n) {
 static CloverStatus step(Record *r, CloverSession *s, int64_t vocab, const char *name, const ArgIds *ids, bool preview, const char *out, CloverError *err) {
     CloverStatus status = record_step(r, s, vocab, preview, ids->ids, ids->n, err);
     char *path = NULL;
+    if (status == CLOVER_OK && out && r->globs && r->n <= 2)   /* ids and logits alone */
+        status = error_set(err, CLOVER_USAGE, "--probes %s: no stage of step %s has such a name; --list --probes '*' shows them all", r->globs, name);
     if (status == CLOVER_OK && out) {
         path = text_format(err, "%s/%s.safetensors", out, name);
         status = path ? record_save(r, path, err) : err->status;
@@ -71,6 +74,9 @@ int cmd_logits(int argc, char **argv) {
     CloverStatus status = model_args_open(&m, &model, &err);
     if (status == CLOVER_OK) status = model_args_session(&m, model, commit.n + then.n > 0 ? commit.n + then.n : 1, &session, &err);
     if (status == CLOVER_OK && out) status = output_folder(out, true, &made, &err);
+    const int64_t context = model ? clover_model_config(model)->context : 0;
+    if (status == CLOVER_OK && commit.n + then.n > context)
+        status = error_set(&err, CLOVER_USAGE, "%lld ids exceed the model's context of %lld positions", (long long)(commit.n + then.n), (long long)context);
     const int64_t vocab = model ? clover_model_config(model)->vocab : 0;
     Record r = { .fd = -1 };
     if (status == CLOVER_OK) status = record_open(&r, globs, list, out, &err);
@@ -78,6 +84,7 @@ int cmd_logits(int argc, char **argv) {
     if (status == CLOVER_OK && then.ids) status = step(&r, session, vocab, "then", &then, false, out, &err);
     if (status == CLOVER_OK && preview.ids) status = step(&r, session, vocab, "preview", &preview, true, out, &err);
     record_close(&r);
+    if (status != CLOVER_OK && made) rmdir(out);   /* does nothing to a folder that holds a step */
     clover_session_free(session);
     clover_model_close(model);
     args_free(&command);

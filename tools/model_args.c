@@ -1,5 +1,7 @@
 /* model_args.c - opening a model as the command line asks. */
+#include <jansson.h>
 #include <math.h>
+#include "../ref/error.h"
 #include "model_args.h"
 
 const char *const numerics_names[] = { "exact", "fast", "bf16", "f32", "llama.cpp", NULL };
@@ -25,4 +27,10 @@ CloverStatus model_args_session(const ModelArgs *m, const CloverModel *model, in
     o.capacity = capacity;
     o.coreset_top_p = m->coreset_top_p;
     return clover_session_new(model, &o, session, err);
+}
+
+CloverStatus json_holds_path(const char *path, CloverError *err) {
+    json_t *text = json_string(path);
+    json_decref(text);
+    return text ? CLOVER_OK : error_set(err, CLOVER_USAGE, "--json: the path %s is not UTF-8, which JSON must be; give it under another name", path);
 }

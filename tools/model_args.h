@@ -37,6 +37,9 @@ ModelArgs model_args_defaults(void);
     { .name = "coreset-top-p", .kind = ARG_REAL_OR_OFF, .target = &(m).coreset_top_p, .value = "P|off", .min = 0, .max = 1e9, \
       .help = "expert coreset of previews: its bound, or off (the file's setting)" }
 
+/* Paths are bytes, JSON is UTF-8. */
+CloverStatus json_holds_path(const char *path, CloverError *err);
+
 CloverStatus model_args_open(const ModelArgs *m, CloverModel **model, CloverError *err);
 CloverStatus model_args_session(const ModelArgs *m, const CloverModel *model, int64_t capacity, CloverSession **session, CloverError *err);
 

@@ -127,7 +127,7 @@ static CloverStatus answer(const RunCommand *command, CloverError *err) {
         for (int64_t i = 0; n > 0 && i < o.n_stops; i++) stopped |= out[n - 1] == o.stops[i];
         const double opening = seconds_between(start, opened), total = seconds_between(start, end), to_first = show.first.tv_sec ? seconds_between(start, show.first) : total;
         if (status == CLOVER_OK && command->json) status = print_json(&show, a, prompt, n_prompt, out, n, stopped, opening, total, to_first, err);
-        if (!command->json && !command->steps) {
+        if ((status == CLOVER_OK || n > 0) && !command->json && !command->steps) {
             show_bytes(&show, "", 0, true);
             putchar('\n');
         }
@@ -147,6 +147,14 @@ static CloverStatus answer(const RunCommand *command, CloverError *err) {
     clover_session_free(session);
     clover_model_close(model);
     return status;
+}
+
+/* A flag that the mode would ignore is a mistake; so is JSON of a path that JSON cannot hold. */
+static CloverStatus flags_fit(const RunCommand *c, CloverError *err) {
+    const RunArgs *a = &c->run;
+    if (!isnan(a->model.threshold) && a->mode != CLOVER_DENOISE) return error_set(err, CLOVER_USAGE, "--threshold goes with --mode denoise");
+    if ((a->width || a->accept) && a->mode != CLOVER_DRAFT) return error_set(err, CLOVER_USAGE, "%s goes with --mode draft", a->width ? "--width" : "--accept");
+    return c->json ? json_holds_path(a->model.path, err) : CLOVER_OK;
 }
 
 int cmd_run(int argc, char **argv) {
@@ -171,6 +179,7 @@ int cmd_run(int argc, char **argv) {
     if (code != ARGS_GO) return code;
 
     CloverStatus status = run_args_check(&a.run, &err);
+    if (status == CLOVER_OK) status = flags_fit(&a, &err);
     if (status == CLOVER_OK) status = answer(&a, &err);
     args_free(&command);
     return status == CLOVER_OK ? 0 : command_failed("run", &err);
