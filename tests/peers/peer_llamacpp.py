@@ -18,51 +18,18 @@ import numpy as np
 
 from compare import FLOAT32_LOG_P, SKIPPED, Step, compare_logits
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', '..', 'tools', 'python'))
 try:
-    from cffi import FFI
-    from llama_cpp_py_sync import _cffi_bindings as declarations
+    import dump_llamacpp
     from rename_gguf import rename
 except ImportError as error:
     print(f'  skip llama.cpp: {error}')
     sys.exit(SKIPPED)
 
 TIMES_FLOAT32 = 4      # the bound, in units of what float32 costs Transformers on the same weights: README.md, "Bounds"
-BACKENDS = ('haswell', 'sandybridge', 'sse42', 'x64')  # in this order: each needs less of the CPU than the one before
-WARNINGS = (3, 4)      # llama.cpp's log levels: warning, error
 
 
-class Llama:
-    """libllama, opened with the declarations of a Python package whose own library is not used."""
-
-    def __init__(self, libraries):
-        self.ffi = FFI()
-        # The package's header is a little newer than the library: its context parameters have one field more.
-        self.ffi.cdef(declarations._LLAMA_H_CDEF.replace('size_t moe_cache_size;', '')
-                      + 'void * ggml_backend_load(const char *);')
-        self.library = self.ffi.dlopen(os.path.join(libraries, 'libllama.v0.4.0.so'))
-        backends = self.ffi.dlopen(os.path.join(libraries, 'libggml.v0.4.0.so'))
-        self.log = self.ffi.callback('void(enum ggml_log_level, const char *, void *)', self.print_log)
-        self.library.llama_log_set(self.log, self.ffi.NULL)
-        wanted = [os.environ['LLAMA_CPU']] if 'LLAMA_CPU' in os.environ else BACKENDS
-        self.backend = next((name for name in wanted if backends.ggml_backend_load(
-            os.fsencode(os.path.join(libraries, f'libggml-cpu-{name}.so')))), None)
-        if not self.backend:
-            print(f'  skip llama.cpp: this CPU runs none of its backends ({", ".join(wanted)}); name another in LLAMA_CPU')
-            sys.exit(SKIPPED)
-        self.library.llama_backend_init()
-
-    def print_log(self, level, text, _):
-        if level in WARNINGS:
-            os.write(2, self.ffi.string(text))
-
-    def open(self, path):
-        parameters = self.library.llama_model_default_params()
-        parameters.n_gpu_layers = 0
-        model = self.library.llama_model_load_from_file(os.fsencode(path), parameters)
-        if not model:
-            raise SystemExit(f'  FAIL llama.cpp cannot load {path}')
-        return model
-
+class Llama(dump_llamacpp.Llama):
     def logits(self, model, batches):
         """Evaluate the batches of ids one after the other from an empty state: logits [T, V], float32."""
         library, total, largest = self.library, sum(map(len, batches)), max(map(len, batches))
@@ -109,7 +76,11 @@ def main():
     renamed = os.path.join(arguments.work, name + '-qwen35moe.gguf')
     rename(arguments.model, renamed)
 
-    llama = Llama(arguments.libraries)
+    try:
+        llama = Llama(arguments.libraries)
+    except dump_llamacpp.Unavailable as error:
+        print(f'  skip llama.cpp: {error}')
+        return SKIPPED
     model = llama.open(renamed)
     bound = FLOAT32_LOG_P
     if arguments.float32 and os.path.exists(arguments.float32):

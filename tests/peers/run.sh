@@ -12,7 +12,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
-known='numpy transformers llamacpp tokenizer writers report'
+known='numpy transformers llamacpp adapters tokenizer writers report'
 peers=${PEERS-$known}
 vectors=${VECTORS-}
 clover=${CLOVER-build/clover}
@@ -88,6 +88,7 @@ ready() { # NAME
     [ "$script" != none ] || { skip "$1" 'it has no script in tests/peers'; return 1; }
     install_python "$script" || { skip "$1" "$why"; return 1; }
     [ "$1" != llamacpp ] || install_llama || { skip "$1" "$why"; return 1; }
+    [ "$1" != adapters ] || install_llama || skip "$1" "llama.cpp: $why"   # its other half can run
 }
 
 # ---- comparing ------------------------------------------------------------------------------------------------------
@@ -184,6 +185,10 @@ if ready llamacpp; then
     { shapes; files; } >$work/list
     on_synthesised llamacpp gguf <$work/list
     [ -z "$vectors" ] || on_vectors llamacpp vectors-gguf "$vectors/tiny-a/upstream-f32.gguf" "$vectors/tiny-a/expected-gguf"
+fi
+if ready adapters; then
+    "$python" "$script" --clover "$clover" --work $work
+    count adapters $?
 fi
 if ready tokenizer; then
     if [ -n "$vectors" ] && [ -e "$vectors/tokenizer.json" ]; then "$python" "$script" "$vectors/tokenizer.json"; else "$python" "$script"; fi

@@ -34,7 +34,7 @@ NODES = set('''
     ffn_moe_probs ffn_moe_topk ffn_moe_weights_norm ffn_moe_out ffn_shexp shared_expert_gate_sigmoid ffn_out
 '''.split())
 BACKENDS = ('haswell', 'sandybridge', 'sse42', 'x64')  # in this order: each needs less of the CPU than the one before
-NOTHING, F32, I32 = np.empty(0, np.float32), 0, 26     # ggml's numbers of the two types that such nodes have
+F32, I32 = 0, 26                                       # ggml's numbers of the two types that such nodes have
 
 # What is read of ggml_tensor: its first fields. The rest of it changes between versions; the functions hide it.
 GGML = '''
@@ -44,6 +44,10 @@ GGML = '''
     size_t ggml_nbytes(const struct ggml_tensor *);
     void ggml_backend_tensor_get(const struct ggml_tensor *, void *, size_t, size_t);
 '''
+
+
+class Unavailable(Exception):
+    """llama.cpp cannot run here."""
 
 
 class Llama:
@@ -59,8 +63,10 @@ class Llama:
         self.log = self.ffi.callback('void(enum ggml_log_level, const char *, void *)', self._log)
         self.library.llama_log_set(self.log, self.ffi.NULL)
         wanted = [os.environ['LLAMA_CPU']] if 'LLAMA_CPU' in os.environ else BACKENDS
-        if not any(backends.ggml_backend_load(os.fsencode(os.path.join(libraries, f'libggml-cpu-{name}.so'))) for name in wanted):
-            raise SystemExit(f'this CPU runs none of the backends {", ".join(wanted)}; name another in LLAMA_CPU')
+        self.backend = next((name for name in wanted if backends.ggml_backend_load(
+            os.fsencode(os.path.join(libraries, f'libggml-cpu-{name}.so')))), None)
+        if not self.backend:
+            raise Unavailable(f'this CPU runs none of the backends {", ".join(wanted)}; name another in LLAMA_CPU')
         self.library.llama_backend_init()
 
     def _log(self, level, text, _):
