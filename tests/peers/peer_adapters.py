@@ -25,7 +25,8 @@ from compare import SKIPPED
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', '..', 'tools', 'python'))
 
-STEPS = {'prompt': [3, 17, 200, 5, 261, 7, 8, 9, 9, 9, 12, 13, 14, 155, 16, 17, 18, 19, 20, 0, 22], 'more': [30, 31, 3, 33, 34], 'one': [35]}
+STEPS = {'prompt': [3, 17, 200, 5, 261, 7, 8, 9, 9, 9, 12, 13, 14, 155, 16, 17, 18, 19, 20, 0, 22],
+         'more': [30, 31, 3, 33, 34], 'one': [35]}
 PLAIN = ['--vocab', '272', '--seed', '2']
 ODD = ['--vocab', '300', '--seed', '3', '--layers', '6', '--interval', '3', '--hidden', '160', '--heads', '6', '--kv-heads', '2',
        '--head-width', '24', '--rotary-dims', '12', '--key-heads', '2', '--value-heads', '6', '--experts', '12', '--experts-used', '3',
@@ -60,11 +61,13 @@ class Comparison:
     def golden(self, model, name):
         cases = self.path(name + '-cases.json')
         with open(cases, 'w') as file:
-            json.dump({'cases': [{'name': 'steps', 'probes': ['*'], 'steps': [{'name': s, 'commit': i} for s, i in STEPS.items()]}]}, file)
+            steps = [{'name': step, 'commit': ids} for step, ids in STEPS.items()]
+            json.dump({'cases': [{'name': 'steps', 'probes': ['*'], 'steps': steps}]}, file)
         self.run('golden', model, '--cases', cases, '-o', self.path(name))
-        return self.path(name)
+        return name
 
     def diff(self, golden, dump, map_name, profile):
+        golden, dump = self.path(golden), self.path(dump)
         return json.loads(self.run('diff', golden, dump, '--map', map_name, '--profile', profile, '--json', codes=(0, 1)))
 
     def report(self, good, title, text):
@@ -75,7 +78,8 @@ class Comparison:
     def conforms(self, title, result, hidden=frozenset()):
         """Right: the verdict, every array's own verdict, and exactly the stages `hidden` not shown."""
         probes, margin = result['probes'], result['margin']['rms']
-        others = sorted(f'{p["step"]} {p["probe"]} ({p["verdict"]}, {p["passing_margin"]:.2g})' for p in probes if p['verdict'] != 'conforms')
+        others = [f'{p["step"]} {p["probe"]} ({p["verdict"]}, {p["passing_margin"]:.2g})'
+                  for p in probes if p['verdict'] != 'conforms']
         missing = {stage_of(entry.split()[1]) for entry in result['not_compared'] if '(' not in entry}
         worst = max(probes, key=lambda p: p['passing_margin'])
         good = result['verdict'] == 'conforms' and not others and missing == hidden
@@ -85,14 +89,18 @@ class Comparison:
         if others:
             text += f'; {len(others)} arrays do not conform: {"; ".join(others[:3])}'
         if missing != hidden:
-            text += f'; not shown but expected: {" ".join(sorted(missing - hidden)) or "-"}; shown but not expected: {" ".join(sorted(hidden - missing)) or "-"}'
+            text += f'; not shown but expected: {" ".join(sorted(missing - hidden)) or "-"}'
+            text += f'; shown but not expected: {" ".join(sorted(hidden - missing)) or "-"}'
         self.report(good, title, text)
 
     def differs(self, title, result, step, probe):
         first = result['first'] or {}
         good = result['verdict'] == 'differs' and (first.get('step'), first.get('probe')) == (step, probe)
-        where = f'first at {first.get("step")} {first.get("probe")}, added {first.get("added")}, budget {first.get("budget")}' if first else 'nowhere'
-        self.report(good, f'{title}, control', f'{result["verdict"]} under {result["profile"]}, {where}' + ('' if good else f'; expected {step} {probe}'))
+        where = 'nowhere'
+        if first:
+            where = f'first at {first["step"]} {first["probe"]}, added {first["added"]:.2g}, budget {first["budget"]:.2g}'
+        text = f'{result["verdict"]} under {result["profile"]}, {where}'
+        self.report(good, f'{title}, control', text + ('' if good else f'; expected {step} {probe}'))
 
 
 # ---- Transformers ---------------------------------------------------------------------------------------------------
@@ -124,33 +132,38 @@ def transformers(comparison):
     package.logging.set_verbosity_error()
     package.logging.disable_progress_bar()
     warnings.filterwarnings('ignore')
-    models = {'tiny-a': 'tests/vectors/tiny-a/hf', 'plain': comparison.synth('plain-hf', '--form', 'hf', '--type', 'bf16', *PLAIN),
+    models = {'tiny-a': 'tests/vectors/tiny-a/hf',
+              'plain': comparison.synth('plain-hf', '--form', 'hf', '--type', 'bf16', *PLAIN),
               'odd': comparison.synth('odd-hf', '--form', 'hf', '--type', 'bf16', *ODD)}
     for name, folder in models.items():
         golden, copy = comparison.golden(folder, name + '-hf-golden'), comparison.path(name + '-causal')
         causal_copy(folder, copy)
         for dtype, profile in ((torch.float32, 'f32'), (torch.bfloat16, 'bf16')):
-            title, dump = f'{name}, Transformers {package.__version__} in {str(dtype)[6:]}', comparison.path(f'{name}-{profile}')
-            dump_transformers(load(copy, dtype), dump)
+            title, dump = f'{name}, Transformers {package.__version__} in {str(dtype)[6:]}', f'{name}-{profile}'
+            dump_transformers(load(copy, dtype), comparison.path(dump))
             comparison.conforms(title, comparison.diff(golden, dump, 'transformers', profile), hidden=HIDDEN)
     for step in STEPS:   # written as float32, or the coarse storage would be granted to it
-        path = os.path.join(dump, step + '.safetensors')
+        path = os.path.join(comparison.path(dump), step + '.safetensors')
         save_file({key: value.float() if value.is_floating_point() else value for key, value in load_file(path).items()}, path)
-    comparison.differs(f'{title}, held to float32', comparison.diff(golden, dump, 'transformers', 'f32'), 'prompt', 'L00.attn_norm')
+
+    def control(fault, dump, step, probe):
+        comparison.differs(f'{name}, Transformers, {fault}', comparison.diff(golden, dump, 'transformers', 'f32'), step, probe)
+
+    control('bfloat16 held to float32', dump, 'prompt', 'L00.attn_norm')
 
     model = load(copy, torch.float32)
     dump_transformers(model, comparison.path('lost'), keep_state=False)
-    comparison.differs(f'{name}, Transformers, state lost between steps', comparison.diff(golden, comparison.path('lost'), 'transformers', 'f32'), 'more', 'L00.gdn.mixed')
+    control('state lost between steps', 'lost', 'more', 'L00.gdn.mixed')
     plain_norms(model)
     dump_transformers(model, comparison.path('plain-norms'))
-    comparison.differs(f'{name}, Transformers, norms without 1 +', comparison.diff(golden, comparison.path('plain-norms'), 'transformers', 'f32'), 'prompt', 'L00.attn_norm')
+    control('norms without 1 +', 'plain-norms', 'prompt', 'L00.attn_norm')
 
 
 # ---- llama.cpp ------------------------------------------------------------------------------------------------------
 
-def dump_llamacpp(arguments, model, golden, dump):
-    done = subprocess.run([sys.executable, 'tools/python/dump_llamacpp.py', model, golden, dump, '--libraries', arguments.libraries],
-                          capture_output=True, text=True)
+def dump_llamacpp(comparison, arguments, model, golden, dump):
+    command = [sys.executable, 'tools/python/dump_llamacpp.py', model, comparison.path(golden), comparison.path(dump)]
+    done = subprocess.run([*command, '--libraries', arguments.libraries], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f'  FAIL dump_llamacpp.py on {model}: {done.stderr}')
 
@@ -166,39 +179,45 @@ def scaled_copy(source, target, tensor, factor):
 
 
 def llamacpp(comparison, arguments):
-    for name, type_, options in (('plain', 'f32', PLAIN), ('odd', 'f32', ODD), ('plain', 'bf16', PLAIN), ('plain', 'q8_0', PLAIN), ('odd', 'bf16', ODD)):
+    files = ('plain', 'f32', PLAIN), ('odd', 'f32', ODD), ('plain', 'bf16', PLAIN), ('odd', 'bf16', ODD), ('plain', 'q8_0', PLAIN)
+    for name, type_, options in files:
         model = comparison.synth(f'{name}-{type_}.gguf', '--arch', 'qwen35moe', '--type', type_, *options)
-        golden, dump = comparison.golden(model, f'{name}-{type_}-golden'), comparison.path(f'{name}-{type_}-dump')
-        dump_llamacpp(arguments, model, golden, dump)
+        golden, dump = comparison.golden(model, f'{name}-{type_}-golden'), f'{name}-{type_}-dump'
+        dump_llamacpp(comparison, arguments, model, golden, dump)
         comparison.conforms(f'{name}, llama.cpp, {type_}', comparison.diff(golden, dump, 'llama.cpp', 'llama.cpp'))
-    scaled_copy(comparison.path('plain-f32.gguf'), comparison.path('scaled.gguf'), 'blk.0.ssm_norm.weight', 1.01)
-    golden, dump = comparison.path('plain-f32-golden'), comparison.path('scaled-dump')
-    dump_llamacpp(arguments, comparison.path('scaled.gguf'), golden, dump)
-    comparison.differs('plain, llama.cpp, one head norm 1% larger', comparison.diff(golden, dump, 'llama.cpp', 'llama.cpp'), 'prompt', 'L00.gdn.gated')
+    scaled = comparison.path('scaled.gguf')
+    scaled_copy(comparison.path('plain-f32.gguf'), scaled, 'blk.0.ssm_norm.weight', 1.01)
+    dump_llamacpp(comparison, arguments, scaled, 'plain-f32-golden', 'scaled')
+    result = comparison.diff('plain-f32-golden', 'scaled', 'llama.cpp', 'llama.cpp')
+    comparison.differs('plain, llama.cpp, one head norm 1% larger', result, 'prompt', 'L00.gdn.gated')
 
 
 def callback_in_c(comparison, arguments):
     """tools/python/dump_callback.c, built against the libraries with the declarations that Python has, on the file `plain`."""
     from llama_cpp_py_sync import _cffi_bindings as declarations
-    include, program, dump = (comparison.path(name) for name in ('include', 'dump_callback', 'c-dump'))
+    include, program, dump = (os.path.abspath(comparison.path(name)) for name in ('include', 'dump_callback', 'c-dump'))
     headers = {'llama.h': declarations._LLAMA_H_CDEF.replace('size_t moe_cache_size;', ''),
                'ggml.h': 'struct ggml_tensor { int type; void * buffer; int64_t ne[4]; size_t nb[4]; };\n'
-                         'const char * ggml_get_name(const struct ggml_tensor *); size_t ggml_nbytes(const struct ggml_tensor *);',
-               'ggml-backend.h': 'void ggml_backend_tensor_get(const struct ggml_tensor *, void *, size_t, size_t); void ggml_backend_load_all(void);'}
+                         'const char * ggml_get_name(const struct ggml_tensor *);\n'
+                         'size_t ggml_nbytes(const struct ggml_tensor *);',
+               'ggml-backend.h': 'void ggml_backend_tensor_get(const struct ggml_tensor *, void *, size_t, size_t);\n'
+                                 'void ggml_backend_load_all(void);'}
     os.makedirs(include)
     for header, text in headers.items():
         with open(os.path.join(include, header), 'w') as file:
             file.write('#pragma once\n#include <stdbool.h>\n#include <stdint.h>\n#include <stdio.h>\n#include "llama.h"\n' + text)
     libraries = os.path.abspath(arguments.libraries)
-    subprocess.run(['cc', '-std=c11', '-D_POSIX_C_SOURCE=200809L', '-Wall', '-Wextra', '-Werror', '-isystem', include, 'tools/python/dump_callback.c', '-o', program,
-                    '-L', libraries, '-l:libllama.v0.4.0.so', '-l:libggml.v0.4.0.so', '-l:libggml-base.so', f'-Wl,-rpath,{libraries}'], check=True)
+    subprocess.run(['cc', '-std=c11', '-D_POSIX_C_SOURCE=200809L', '-Wall', '-Wextra', '-Werror', '-isystem', include,
+                    'tools/python/dump_callback.c', '-o', program, '-L', libraries, f'-Wl,-rpath,{libraries}',
+                    '-l:libllama.v0.4.0.so', '-l:libggml.v0.4.0.so', '-l:libggml-base.so'], check=True)
     steps = [f'{name}={",".join(map(str, ids))}' for name, ids in STEPS.items()]
     # Its backends are found in the working directory.
-    done = subprocess.run([os.path.abspath(program), os.path.abspath(comparison.path('plain-f32.gguf')), os.path.abspath(dump), *steps],
-                          cwd=libraries, capture_output=True, text=True)
+    model = os.path.abspath(comparison.path('plain-f32.gguf'))
+    done = subprocess.run([program, model, dump, *steps], cwd=libraries, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f'  FAIL dump_callback: exit status {done.returncode}: {done.stderr[-500:]}')
-    comparison.conforms('plain, llama.cpp, f32, dump_callback.c', comparison.diff(comparison.path('plain-f32-golden'), dump, 'llama.cpp', 'llama.cpp'))
+    result = comparison.diff('plain-f32-golden', 'c-dump', 'llama.cpp', 'llama.cpp')
+    comparison.conforms('plain, llama.cpp, f32, dump_callback.c', result)
 
 
 def main():
