@@ -93,7 +93,7 @@ static double router_error(const Pass *p, int64_t layer, double probability) {
     const DiffResult *r = p->d->result;
     for (int64_t i = p->next - 1; p->kind == PASS_PROFILE && i >= 0 && p->next - i <= 4; i--)
         if (r->probe[i].step_index == p->step_index && r->probe[i].layer == layer && strcmp(stage_of(r->probe[i].probe), "moe.probs") == 0) return 2 * r->probe[i].floor_max;
-    return probability * (p->d->options->profile == CLOVER_F32 ? 0x1p-12 : 0x1p-4);
+    return probability * fmax(p->d->options->profile == CLOVER_F32 ? 0x1p-12 : 0x1p-4, 16 * storage_unit(p->type));
 }
 
 static bool contains(const double *ids, int64_t k, double id) {

@@ -50,14 +50,61 @@ static bool agrees_in_total(const DiffRun *d, const ProbeResult *r) {
     return r->verdict != STAGE_WRONG && r->total.not_finite == 0 && r->total.rms <= rms && r->total.max <= max;
 }
 
-/* Every reader is in the dump and agrees with the golden: the stage holds the same thing in another form. [DIF-5] */
+/* Added beyond the budget, not finite, or another choice that is no near tie. */
+static bool beyond(const ProbeResult *r) {
+    if (is_choice(stage_of(r->probe))) return r->flips > r->near_ties;
+    return !(r->added.rms <= r->budget_rms && r->added.max <= r->budget_max);   /* NaN is beyond too */
+}
+
+static bool in_another_form(const ProbeResult *except, const ProbeResult *r) { return r && r != except && (r->verdict == STAGE_DIFFERS || r->verdict == STAGE_REPRESENTATION); }
+
+/* Was this stage fed what may be another form: does a stage that it reads, other than `except`, differ? */
+static bool was_fed_another_form(const DiffRun *d, const ProbeResult *r, const ProbeResult *except) {
+    static const struct { const char *stage, *reads[3]; } across_steps[] = {
+        { "attn.context", { "attn.k_rope", "attn.v" } }, { "gdn.conv", { "gdn.qkv" } }, { "gdn.mixed", { "gdn.state" } }, { "gdn.state", { "gdn.state" } } };
+    const char *stage = stage_of(r->probe);
+    const CloverConfig *c = &d->model->config;
+    for (int i = 0; i < N_STAGES; i++)
+        for (int k = 0; k < 6 && readers_of[i].readers[k]; k++) {
+            const char *name = readers_of[i].readers[k];
+            const bool next_layer = *name == '+';
+            if (next_layer ? strcmp(name + 1, stage) == 0 && in_another_form(except, find(d, r, strcmp(readers_of[i].stage, "embed") == 0 ? -1 : r->layer - 1, readers_of[i].stage))
+                           : strcmp(name, stage) == 0 && in_another_form(except, find(d, r, r->layer, readers_of[i].stage))) return true;
+        }
+    if (strncmp(stage, "attn.", 5) == 0 && in_another_form(except, find(d, r, r->layer, "attn_norm"))) return true;
+    if (strcmp(stage, "final_norm") == 0 && in_another_form(except, find(d, r, c->layers - 1, "out"))) return true;
+    if (strcmp(stage, "gdn.block_weights") == 0 && (in_another_form(except, find(d, r, r->layer, "gdn.q")) || in_another_form(except, find(d, r, r->layer, "gdn.k")))) return true;
+    for (size_t i = 0; i < sizeof across_steps / sizeof *across_steps; i++)
+        for (int k = 0; k < 3 && across_steps[i].reads[k]; k++)
+            if (strcmp(across_steps[i].stage, stage) == 0 && in_another_form(except, find_near(d, r, -1, r->layer, across_steps[i].reads[k]))) return true;
+    return false;
+}
+
+static bool restored_between(const DiffRun *d, const ProbeResult *from, const ProbeResult *to) {
+    const BundleCase *c = d->bundle->cases;
+    while (c->name != from->case_name) c++;
+    for (int64_t i = from->step_index + 1; i < to->step_index; i++)
+        if (c->step[i].kind == STEP_RESTORE) return true;
+    return false;
+}
+
+/* Does this reader tell that what it reads is another form: it undoes it (so it is not what the rule makes of it), or another of its
+ * inputs differs too, which may make up for it? A reader that hardly depends on the stage tells nothing. */
+static bool tells_a_form(const DiffRun *d, const ProbeResult *reader, const ProbeResult *of) {
+    return (!is_choice(stage_of(reader->probe)) && beyond(reader)) || was_fed_another_form(d, reader, of);
+}
+
+/* Every reader is in the dump and agrees with the golden: the stage holds the same thing in another form. [DIF-6] */
 static bool readers_agree(const DiffRun *d, const ProbeResult *r) {
     const char *stage = stage_of(r->probe);
     const CloverConfig *c = &d->model->config;
     int64_t readers = 0;
-    if (strcmp(stage, "gdn.state") == 0) {   /* read by the next step */
+    bool told = false;
+    if (strcmp(stage, "gdn.state") == 0) {   /* read by the next step, unless a restore comes between */
         const ProbeResult *reader = find_near(d, r, 1, r->layer, "gdn.mixed");
-        return reader && agrees_in_total(d, reader);
+        if (reader && !restored_between(d, r, reader)) return agrees_in_total(d, reader) && tells_a_form(d, reader, r);
+        const ProbeResult *before = find_near(d, r, -1, r->layer, stage);   /* nobody reads this one: as those before it */
+        return before && before->verdict == STAGE_REPRESENTATION;
     }
     for (int i = 0; i < N_STAGES; i++) {
         if (strcmp(readers_of[i].stage, stage) != 0) continue;
@@ -79,41 +126,17 @@ static bool readers_agree(const DiffRun *d, const ProbeResult *r) {
             const ProbeResult *reader = find(d, r, layer, name);
             if (!reader || !agrees_in_total(d, reader)) return false;
             readers++;
+            told |= tells_a_form(d, reader, r);
         }
         /* In a preview q and k go through the block weights. */
         if (strcmp(stage, "gdn.q") == 0 || strcmp(stage, "gdn.k") == 0) {
             const ProbeResult *weights = find(d, r, r->layer, "gdn.block_weights");
             if (weights && !agrees_in_total(d, weights)) return false;
+            told |= weights && tells_a_form(d, weights, r);
         }
     }
-    return readers > 0 && !is_preview_only(stage);
+    return readers > 0 && told && !is_preview_only(stage);
 }
-
-static bool in_another_form(const ProbeResult *r) { return r && (r->verdict == STAGE_DIFFERS || r->verdict == STAGE_REPRESENTATION); }
-
-/* Was this stage fed what may be another form: does a stage that it reads differ? */
-static bool was_fed_another_form(const DiffRun *d, const ProbeResult *r) {
-    static const struct { const char *stage, *reads[3]; } across_steps[] = {
-        { "attn.context", { "attn.k_rope", "attn.v" } }, { "gdn.conv", { "gdn.qkv" } }, { "gdn.mixed", { "gdn.state" } }, { "gdn.state", { "gdn.state" } } };
-    const char *stage = stage_of(r->probe);
-    const CloverConfig *c = &d->model->config;
-    for (int i = 0; i < N_STAGES; i++)
-        for (int k = 0; k < 6 && readers_of[i].readers[k]; k++) {
-            const char *name = readers_of[i].readers[k];
-            const bool next_layer = *name == '+';
-            if (next_layer ? strcmp(name + 1, stage) == 0 && in_another_form(find(d, r, strcmp(readers_of[i].stage, "embed") == 0 ? -1 : r->layer - 1, readers_of[i].stage))
-                           : strcmp(name, stage) == 0 && in_another_form(find(d, r, r->layer, readers_of[i].stage))) return true;
-        }
-    if (strncmp(stage, "attn.", 5) == 0 && in_another_form(find(d, r, r->layer, "attn_norm"))) return true;
-    if (strcmp(stage, "final_norm") == 0 && in_another_form(find(d, r, c->layers - 1, "out"))) return true;
-    if (strcmp(stage, "gdn.block_weights") == 0 && (in_another_form(find(d, r, r->layer, "gdn.q")) || in_another_form(find(d, r, r->layer, "gdn.k")))) return true;
-    for (size_t i = 0; i < sizeof across_steps / sizeof *across_steps; i++)
-        for (int k = 0; k < 3 && across_steps[i].reads[k]; k++)
-            if (strcmp(across_steps[i].stage, stage) == 0 && in_another_form(find_near(d, r, -1, r->layer, across_steps[i].reads[k]))) return true;
-    return false;
-}
-
-static double unit_of(CloverNumerics profile) { return profile == CLOVER_BF16 ? 0x1p-9 : 0x1p-24; }
 
 static void set_budget(const DiffRun *d, ProbeResult *r) {
     /* A floor of zero (a value that happens to be exact) does not forbid half a unit in the last place. */
@@ -125,14 +148,6 @@ static void set_budget(const DiffRun *d, ProbeResult *r) {
     r->budget_max = d->result->margin_max * r->floor_max;
     r->passing = is_choice(stage_of(r->probe)) ? 0 : fmax(r->floor_rms > 0 ? r->added.rms / r->floor_rms : 0, r->floor_max > 0 ? r->added.max / r->floor_max : 0);
 }
-
-/* Added beyond the budget, not finite, or another choice that is no near tie. */
-static bool beyond(const ProbeResult *r) {
-    if (is_choice(stage_of(r->probe))) return r->flips > r->near_ties;
-    return !(r->added.rms <= r->budget_rms && r->added.max <= r->budget_max);   /* NaN is beyond too */
-}
-
-static double storage_unit(DType t) { return t == DT_F16 ? 0x1p-11 : t == DT_BF16 ? 0x1p-8 : t == DT_F32 ? 0x1p-24 : 0; }
 
 /* The first thing compared says whether the dump is of this model and prompt at all. */
 static void note_strangers(DiffRun *d, const ProbeResult *r) {
@@ -180,16 +195,16 @@ void diff_judge(DiffRun *d) {
             r->verdict = STAGE_WRONG;
             snprintf(r->note, sizeof r->note, "%lld values are NaN or infinite", (long long)r->added.not_finite);
         } else if (beyond(r)) r->verdict = STAGE_DIFFERS;
-        else if (!is_choice(stage_of(r->probe)) && storage_unit(r->type) > 4 * unit_of(d->options->profile)) {
+        else if (!is_choice(stage_of(r->probe)) && is_coarse(r->type, d->options->profile)) {
             r->verdict = STAGE_BELOW_FLOOR;
             coarse++;
         }
     }
-    /* Another representation: the stage differs, its readers do not. A reader that is fed such a stage is judged by its own value. */
+    /* [DIF-6] Another representation: the stage differs, its readers do not. A reader that is fed such a stage is judged by its own value. */
     for (int64_t i = 0; i < out->n_probes; i++) {
         ProbeResult *r = &out->probe[i];
         if (r->verdict != STAGE_DIFFERS || is_choice(stage_of(r->probe)) || !r->injected) continue;
-        if (agrees_in_total(d, r) && was_fed_another_form(d, r)) {
+        if (agrees_in_total(d, r) && was_fed_another_form(d, r, NULL)) {
             r->verdict = STAGE_CONFORMS;
             snprintf(r->note, sizeof r->note, "agrees with the golden, though not with what its inputs say: they stand for the same thing in another form");
         } else if (readers_agree(d, r)) {

@@ -16,6 +16,9 @@ bool difference(Difference *d, const double *actual, const double *expected, int
 double rms_of(const double *x, int64_t n);
 double largest_of(const double *x, int64_t n);
 double round_to_type(DType type, double x);          /* the value that a dump of that type would hold */
+double type_spacing(DType type, double x);           /* from x to its neighbour in that type */
+double storage_unit(DType type);                     /* a float's rounding, relative; 0 for integers and F64 */
+bool is_coarse(DType type, CloverNumerics profile);  /* rounds more than the profile by itself */
 void logits_figures(LogitsFigures *f, const double *actual, const double *expected, int64_t rows, int64_t V);
 
 /* ---- diff_run.c: the passes over a case, which fill probe results ---- */
@@ -56,6 +59,8 @@ typedef struct Pass {
     bool followed;                   /* ids are not the computed ones, so the weights must be made from them */
     bool hidden;                     /* the dump does not show the layer's ids */
     bool broken;                     /* the step could not be computed to its end */
+    DType type;                      /* of the dump's floats, as met last */
+    uint64_t noise;                  /* pass 2: of the generator */
 } Pass;
 
 CloverStatus diff_cases(DiffRun *d);

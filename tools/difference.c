@@ -10,7 +10,7 @@ static int significand_bits(DType type) { return type == DT_F64 ? 53 : type == D
 static int smallest_exponent(DType type) { return type == DT_F64 ? -1074 : type == DT_F16 ? -24 : type == DT_BF16 ? -133 : -149; }
 
 /* The distance between neighbours of a type near x. */
-static double spacing(DType type, double x) {
+double type_spacing(DType type, double x) {
     int e;
     if (x == 0) return ldexp(1, smallest_exponent(type));
     frexp(x, &e);
@@ -27,16 +27,32 @@ double round_to_type(DType type, double x) {
     }
 }
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+double storage_unit(DType type) { return type == DT_F16 ? 0x1p-11 : type == DT_BF16 ? 0x1p-8 : type == DT_F32 ? 0x1p-24 : 0; }
+
+bool is_coarse(DType type, CloverNumerics profile) { return storage_unit(type) > 4 * (profile == CLOVER_BF16 ? 0x1p-9 : 0x1p-24); }
+
+static void exchange(double *x, int64_t i, int64_t j) {
+    const double was = x[i];
+    x[i] = x[j];
+    x[j] = was;
 }
 
-/* The value that 99 of 100 do not exceed. of [n] is reordered. */
-static double percentile_99(double *of, int64_t n) {
-    if (n == 0) return 0;
-    qsort(of, (size_t)n, sizeof *of, ascending);
-    return of[(n - 1) * 99 / 100];
+/* The value that 99 of 100 do not exceed, by Hoare's selection: x [n] is reordered until element k stands where sorting would put it. */
+static double percentile_99(double *x, int64_t n) {
+    const int64_t k = (n - 1) * 99 / 100;
+    for (int64_t low = 0, high = n - 1; low < high;) {
+        const double pivot = x[low + (high - low) / 2];
+        int64_t i = low, j = high;
+        while (i <= j) {
+            while (x[i] < pivot) i++;
+            while (x[j] > pivot) j--;
+            if (i <= j) exchange(x, i++, j--);
+        }
+        if (k <= j) high = j;
+        else if (k >= i) low = i;
+        else break;
+    }
+    return n ? x[k] : 0;
 }
 
 bool difference(Difference *d, const double *actual, const double *expected, int64_t n, DType type) {
@@ -67,7 +83,7 @@ bool difference(Difference *d, const double *actual, const double *expected, int
         d->rms = sqrt(squares / (double)finite);
         d->expected = expected[d->worst];
         d->actual = actual[d->worst];
-        d->ulp = d->max / spacing(type, d->expected);
+        d->ulp = d->max / type_spacing(type, d->expected);
         d->relative = d->rms == 0 ? 0 : expected_squares > 0 ? sqrt(squares / expected_squares) : HUGE_VAL;
         d->cosine = d->rms == 0 ? 1 : expected_squares > 0 && actual_squares > 0 ? product / sqrt(expected_squares * actual_squares) : 0;
         d->p99 = percentile_99(sizes, finite);
