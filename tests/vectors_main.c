@@ -14,6 +14,7 @@
 #include "../ref/files/safetensors.h"
 #include "expected.h"
 #include "traces.h"
+#include "vectors_engines.h"
 
 typedef struct Tally { int passed, failed, skipped; char where[512]; } Tally;
 
@@ -23,6 +24,8 @@ static void result(Tally *t, bool ok, const char *what, const char *detail) {
     printf("%-6s %s: %s\n", ok ? "ok" : "FAILED", what, detail);
     fflush(stdout);
 }
+
+static void engine_result(void *user, bool ok, const char *what, const char *detail) { result(user, ok, what, detail); }
 
 static void skip(Tally *t, const char *what, const char *why) {
     t->skipped++;
@@ -213,7 +216,11 @@ int main(int argc, char **argv) {
     snprintf(path, sizeof path, "%s/tokenizer.json", argv[1]);
     if (access(path, R_OK) == 0) skip(&t, path, "needs the real vocabulary, which make peers fetches and compares");
     snprintf(path, sizeof path, "%s/engines", argv[1]);
-    if (access(path, R_OK) == 0) skip(&t, path, "dumps of engines are for clover diff, which is not here yet");
+    if (access(path, R_OK) == 0) {
+        snprintf(path, sizeof path, "%s/tiny-a/expected-hf/causal.safetensors", argv[1]);
+        if (access(path, R_OK) == 0) vectors_engines(argv[1], engine_result, &t);
+        else skip(&t, "engines", "their golden, tiny-a/expected-hf, is not there");
+    }
     printf("%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped);
     return t.failed > 0 || t.passed == 0;
 }
