@@ -39,6 +39,7 @@ typedef struct DiffRun {
     double *chosen; int64_t n_chosen, room_chosen;   /* of the case: every coreset and every expert choice that pass 1 went on with, in order */
     int64_t hidden_flips;            /* choices that only what follows from them shows */
     bool broken;                     /* a step could not be computed to its end from the dump's values */
+    int64_t end;                     /* of the case's steps: from this one on the dump's run has gone another way */
 } DiffRun;
 
 typedef enum PassKind { PASS_EXACT, PASS_PROFILE, PASS_FREE } PassKind;

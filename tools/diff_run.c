@@ -330,13 +330,24 @@ static void watch(void *user, const char *name, double *data, const int64_t *sha
 
 typedef struct Named { const char *name; CloverSnapshot *snapshot; } Named;
 
-/* The dump's ids, where it has them, must be the step's: else it answers another prompt. */
+static bool same_ids(const double *a, const int32_t *b, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (a[i] != (double)b[i]) return false;
+    return true;
+}
+
+/* The dump's ids, where it has them, must be the step's: else it answers another prompt, or, in a run, has decided otherwise
+ * before; then there is nothing to compare from here on, and its trace tells why. */
 static void check_ids(Pass *p) {
     const int64_t shape[1] = { p->step->n };
     double *ids = malloc((size_t)p->step->n * sizeof *ids);
     DType type;
     int64_t rows;
     CloverError why = { .text = "" };
+    if (dump_open_step(p->d->dump, p->c->name, p->step->name, p->d->err) != CLOVER_OK) {
+        free(ids);
+        return;
+    }
     if (!ids) {
         error_memory(p->d->err, "a step's ids", (size_t)p->step->n * sizeof *ids);
         return;
@@ -344,7 +355,13 @@ static void check_ids(Pass *p) {
     const DumpFound found = dump_load(p->d->dump, p->c->name, p->step->name, "ids", shape, 1, ids, &type, &rows, &why);
     if (found == DUMP_WRONG)
         error_set(p->d->err, CLOVER_BAD_INPUT, "%s/%s: the dump's ids cannot be compared with the golden's %lld: %s", p->c->name, p->step->name, (long long)p->step->n, why.text);
-    for (int64_t i = 0; found == DUMP_FOUND && i < p->step->n && !failed(p); i++)
+    const bool decided = p->c->mode && p->step_index > 0;
+    if (decided && (found == DUMP_WRONG || (found == DUMP_FOUND && !same_ids(ids, p->step->ids, p->step->n)))) {
+        error_clear(p->d->err);
+        diff_not_compared(p->d, "%s/%s and the steps after it (the dump's run has gone another way: its ids differ)", p->c->name, p->step->name);
+        p->d->end = p->step_index;
+    }
+    for (int64_t i = 0; found == DUMP_FOUND && !decided && i < p->step->n && !failed(p); i++)
         if (ids[i] != (double)p->step->ids[i])
             error_set(p->d->err, CLOVER_BAD_INPUT, "%s/%s: the dump's id %lld is %.0f, the golden's %d: the dump answers another prompt, so they cannot be compared",
                       p->c->name, p->step->name, (long long)i, ids[i], (int)p->step->ids[i]);
@@ -378,7 +395,7 @@ static CloverStatus one_step(Pass *p, CloverSession *s, Named *snapshots, int64_
     const bool dumped = dump_has_step(d->dump, p->c->name, st->name);
     if (!dumped && p->kind == PASS_EXACT && st->recorded) diff_not_compared(d, "%s/%s (the dump has no such step)", p->c->name, st->name);
     if (dumped && p->kind == PASS_EXACT) check_ids(p);
-    if (!failed(p)) {
+    if (!failed(p) && p->step_index < d->end) {
         CloverError own;
         clover_session_watch(s, dumped ? watch : NULL, p);
         const CloverStatus status = st->kind == STEP_COMMIT ? clover_commit(s, st->ids, st->n, logits, st->n, &own) : clover_preview(s, st->ids, st->n, logits, &own);
@@ -412,7 +429,7 @@ static CloverStatus one_pass(Pass *p) {
     int64_t n_snapshots = 0;
     CloverStatus status = snapshots && logits ? clover_session_new(d->model, &o, &s, d->err) : error_memory(d->err, "a pass", (size_t)(longest * V) * sizeof *logits);
     p->session = s;
-    for (int64_t i = 0; i < c->n_steps && status == CLOVER_OK && !p->broken; i++) {
+    for (int64_t i = 0; i < d->end && status == CLOVER_OK && !p->broken; i++) {
         p->step = &c->step[i];
         p->step_index = i;
         status = one_step(p, s, snapshots, &n_snapshots, logits);
@@ -430,6 +447,7 @@ CloverStatus diff_cases(DiffRun *d) {
         const int64_t from = d->result->n_probes;
         const uint64_t at = d->scratch.used;
         d->n_chosen = 0;
+        d->end = d->bundle->cases[i].n_steps;
         for (PassKind kind = PASS_EXACT; kind <= PASS_FREE && d->err->status == CLOVER_OK; kind++) {
             Pass p = { .d = d, .kind = kind, .c = &d->bundle->cases[i], .next = from, .at = at };
             one_pass(&p);
@@ -489,7 +507,8 @@ CloverStatus diff_plain(DiffRun *d) {
     diff_note(d, "no model was given: the dump is only compared with the golden, nothing says which stage added what; bound %.2g relative", plain_bound(d));
     for (int64_t i = 0; i < d->bundle->n_cases; i++) {
         const BundleCase *c = &d->bundle->cases[i];
-        for (int64_t k = 0; k < c->n_steps && d->err->status == CLOVER_OK; k++) {
+        d->end = c->n_steps;
+        for (int64_t k = 0; k < d->end && d->err->status == CLOVER_OK; k++) {
             if (!c->step[k].recorded) continue;
             if (!dump_has_step(d->dump, c->name, c->step[k].name)) {
                 diff_not_compared(d, "%s/%s (the dump has no such step)", c->name, c->step[k].name);
@@ -497,6 +516,7 @@ CloverStatus diff_plain(DiffRun *d) {
             }
             Pass p = { .d = d, .c = c, .step = &c->step[k], .step_index = k };
             check_ids(&p);
+            if (k >= d->end) break;
             char *path = bundle_file(d->bundle, c, c->step[k].name, ".safetensors");
             Safetensors *golden = NULL;
             if (!path) error_memory(d->err, "a path", 0);

@@ -138,6 +138,11 @@ static CloverStatus open_step(Dump *d, const char *case_name, const char *step, 
     return status;
 }
 
+CloverStatus dump_open_step(Dump *d, const char *case_name, const char *step, CloverError *err) {
+    bool there;
+    return open_step(d, case_name, step, &there, err);
+}
+
 /* An element type as numbers; false for one that is none. */
 static bool numbers_of(const Tensor *t, double *out) {
     const DTypeInfo *info = dtype_info(t->type);

@@ -15,6 +15,7 @@ CloverStatus dump_open(const char *path, const char *map, const CloverConfig *co
 void dump_close(Dump *d);
 
 bool dump_has_step(const Dump *d, const char *case_name, const char *step);
+CloverStatus dump_open_step(Dump *d, const char *case_name, const char *step, CloverError *err);   /* can its file be read? One that is not there can. */
 
 typedef enum DumpFound { DUMP_ABSENT, DUMP_FOUND, DUMP_WRONG } DumpFound;
 
