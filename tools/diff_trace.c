@@ -44,8 +44,23 @@ static bool lists(const json_t *rows, json_int_t row) {
     return false;
 }
 
+/* What decisions turn on. */
+typedef struct Bounds { double threshold, ratio, delta, error; bool exact; } Bounds;
+
+static double largest_probability(const json_t *pass) {
+    double largest = 0;
+    for (size_t i = 0; i < json_array_size(json_object_get(pass, "candidates")); i++) largest = fmax(largest, real_at(entry(pass, "candidates", i), 2));
+    return largest;
+}
+
+/* Is a row of probability p fixed or not by a hair: at the threshold, or, where no row exceeds that, nearly the most probable? */
+static bool fixed_by_a_hair(double p, const json_t *pass, const Bounds *b) {
+    const double largest = largest_probability(pass);
+    return fabs(p - b->threshold) <= b->error || (largest <= b->threshold + b->error && p >= largest - 2 * b->error);
+}
+
 /* A pass: every masked row's best token and probability, and which rows were fixed. False: they agree. */
-static bool pass_differs(TraceResult *r, int64_t at, const json_t *golden, const json_t *dump, double threshold, double error) {
+static bool pass_differs(TraceResult *r, int64_t at, const json_t *golden, const json_t *dump, const Bounds *b) {
     const size_t n = json_array_size(json_object_get(golden, "candidates"));
     if (!same(golden, dump, "pos") || json_array_size(json_object_get(dump, "candidates")) != n) {
         say(r, at, false, "the golden's pass has %zu masked rows at position %lld, the dump's %zu at %lld", n, (long long)json_integer_value(json_object_get(golden, "pos")),
@@ -56,26 +71,26 @@ static bool pass_differs(TraceResult *r, int64_t at, const json_t *golden, const
         const json_t *g = entry(golden, "candidates", i), *d = entry(dump, "candidates", i);
         const double pg = real_at(g, 2), pd = real_at(d, 2);
         const json_int_t row = json_integer_value(json_array_get(g, 0));
-        const bool near = fabs(pg - pd) <= error, fixed_g = lists(json_object_get(golden, "fixed"), row), fixed_d = lists(json_object_get(dump, "fixed"), row);
+        const bool near = fabs(pg - pd) <= b->error, fixed_g = lists(json_object_get(golden, "fixed"), row), fixed_d = lists(json_object_get(dump, "fixed"), row);
         if (json_integer_value(json_array_get(g, 0)) != json_integer_value(json_array_get(d, 0))) {
             say(r, at, false, "row %lld is masked in one pass and not in the other", (long long)row);
             return true;
         }
         if ((fixed_g || fixed_d) && json_integer_value(json_array_get(g, 1)) != json_integer_value(json_array_get(d, 1))) {
-            say(r, at, near && pg < 0.5 + error, "row %lld: the golden's token is %lld (p %.6g), the dump's %lld (p %.6g)", (long long)row,
+            say(r, at, near && pg < 0.5 + b->error, "row %lld: the golden's token is %lld (p %.6g), the dump's %lld (p %.6g)", (long long)row,
                 (long long)json_integer_value(json_array_get(g, 1)), pg, (long long)json_integer_value(json_array_get(d, 1)), pd);
             return true;
         }
         if (fixed_g != fixed_d) {
-            say(r, at, near && (fabs(pg - threshold) <= error || n > 1), "row %lld is fixed by the %s only: p %.9g in the golden, %.9g in the dump, threshold %g", (long long)row,
-                fixed_g ? "golden" : "dump", pg, pd, threshold);
+            say(r, at, near && fixed_by_a_hair(pg, golden, b), "row %lld is fixed by the %s only: p %.9g in the golden, %.9g in the dump, threshold %g", (long long)row,
+                fixed_g ? "golden" : "dump", pg, pd, b->threshold);
             return true;
         }
     }
     return false;
 }
 
-static bool round_differs(TraceResult *r, int64_t at, const json_t *golden, const json_t *dump, double error) {
+static bool round_differs(TraceResult *r, int64_t at, const json_t *golden, const json_t *dump, const Bounds *b) {
     if (!same(golden, dump, "draft")) {
         say(r, at, false, "the drafts differ");
         return true;
@@ -84,8 +99,9 @@ static bool round_differs(TraceResult *r, int64_t at, const json_t *golden, cons
     for (size_t i = 0; i < n; i++) {
         const json_t *g = entry(golden, "judged", i), *d = entry(dump, "judged", i);
         if (json_equal(json_array_get(g, 3), json_array_get(d, 3))) continue;
-        const double pg = real_at(g, 1), pd = real_at(d, 1);
-        say(r, at, d && fabs(pg - pd) <= error, "candidate %zu (token %lld) is accepted by the %s only: p %.9g in the golden, %.9g in the dump", i + 1,
+        const double pg = real_at(g, 1), pd = real_at(d, 1), bound = fmin(b->ratio, b->delta * exp(-real_at(g, 2)));   /* [DRA-5] */
+        const bool by_a_hair = b->exact ? pg < 0.5 + b->error : fabs(pg - bound) <= 2 * b->error;
+        say(r, at, d && fabs(pg - pd) <= b->error && by_a_hair, "candidate %zu (token %lld) is accepted by the %s only: p %.9g in the golden, %.9g in the dump", i + 1,
             (long long)json_integer_value(json_array_get(g, 0)), json_is_true(json_array_get(g, 3)) ? "golden" : "dump", pg, pd);
         return true;
     }
@@ -98,14 +114,14 @@ static bool round_differs(TraceResult *r, int64_t at, const json_t *golden, cons
     return false;
 }
 
-static bool step_differs(TraceResult *r, int64_t at, const json_t *golden, const json_t *dump, double threshold, double error) {
+static bool step_differs(TraceResult *r, int64_t at, const json_t *golden, const json_t *dump, const Bounds *b) {
     const char *kind = kind_of(golden);
     if (strcmp(kind, kind_of(dump)) != 0) {
         say(r, at, false, "the golden has a %s here, the dump a %s", kind, kind_of(dump));
         return true;
     }
-    if (strcmp(kind, "pass") == 0) return pass_differs(r, at, golden, dump, threshold, error);
-    if (strcmp(kind, "round") == 0) return round_differs(r, at, golden, dump, error);
+    if (strcmp(kind, "pass") == 0) return pass_differs(r, at, golden, dump, b);
+    if (strcmp(kind, "round") == 0) return round_differs(r, at, golden, dump, b);
     if (strcmp(kind, "block") == 0) {
         if (same(golden, dump, "ids") && same(golden, dump, "emitted") && same(golden, dump, "pos")) return false;
         say(r, at, false, "the blocks differ");
@@ -113,15 +129,20 @@ static bool step_differs(TraceResult *r, int64_t at, const json_t *golden, const
     }
     if (same(golden, dump, "id")) return false;
     const double pg = json_number_value(json_object_get(golden, "p")), pd = json_number_value(json_object_get(dump, "p"));
-    say(r, at, pg > 0 && fabs(pg - pd) <= error && pg < 0.5 + error, "token %lld (p %.6g) in the golden, %lld (p %.6g) in the dump",
+    say(r, at, pg > 0 && fabs(pg - pd) <= b->error && pg < 0.5 + b->error, "token %lld (p %.6g) in the golden, %lld (p %.6g) in the dump",
         (long long)json_integer_value(json_object_get(golden, "id")), pg, (long long)json_integer_value(json_object_get(dump, "id")), pd);
     return true;
 }
 
-static void compare_traces(DiffRun *d, const BundleCase *c, const json_t *golden, const json_t *dump, TraceResult *r) {
+static double option(const json_t *trace, const char *name, double otherwise) {
+    const json_t *value = json_object_get(json_object_get(trace, "options"), name);
+    return json_is_number(value) ? json_number_value(value) : otherwise;
+}
+
+static void compare_traces(DiffRun *d, const json_t *golden, const json_t *dump, TraceResult *r) {
     const json_t *gs = json_object_get(golden, "steps"), *ds = json_object_get(dump, "steps");
-    const double threshold = json_is_number(json_object_get(golden, "threshold")) ? json_number_value(json_object_get(golden, "threshold")) : 0.95;
-    const double error = probability_error(d->options->profile);
+    const Bounds bounds = { option(golden, "threshold", 0.95), option(golden, "ratio", 0.9), option(golden, "delta", 0.6), probability_error(d->options->profile),
+                            json_is_true(json_object_get(json_object_get(golden, "options"), "accept_exact")) };
     const size_t n = json_array_size(gs);
     r->compared = json_is_array(ds) || json_is_array(json_object_get(dump, "tokens"));
     for (size_t i = 0; json_is_array(ds) && i < n; i++) {
@@ -129,7 +150,7 @@ static void compare_traces(DiffRun *d, const BundleCase *c, const json_t *golden
             say(r, (int64_t)i, false, "the dump's trace ends here, the golden's has %zu steps", n);
             return;
         }
-        if (step_differs(r, (int64_t)i, json_array_get(gs, i), json_array_get(ds, i), threshold, error)) return;
+        if (step_differs(r, (int64_t)i, json_array_get(gs, i), json_array_get(ds, i), &bounds)) return;
     }
     const json_t *gt = json_object_get(golden, "tokens"), *dt = json_object_get(dump, "tokens");
     for (size_t i = 0; json_is_array(dt) && i < json_array_size(gt); i++)
@@ -139,7 +160,6 @@ static void compare_traces(DiffRun *d, const BundleCase *c, const json_t *golden
             return;
         }
     if (json_is_array(ds) && json_array_size(ds) > n) say(r, (int64_t)n, false, "the dump's trace goes on after the golden's end");
-    (void)c;
 }
 
 static void show(DiffRun *d, Feature f, bool differs) {
@@ -186,7 +206,7 @@ static CloverStatus one_trace(DiffRun *d, const BundleCase *c) {
     if (!same_prompt) {
         r->compared = true;
         say(r, 0, false, "the dump's prompt has other ids than the golden's");
-    } else compare_traces(d, c, golden, dump, r);
+    } else compare_traces(d, golden, dump, r);
     const char *mode = json_string_value(c->mode);
     const bool differs = r->differs && !r->explained;
     if (r->compared && mode && same_prompt) {
