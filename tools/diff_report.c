@@ -38,7 +38,7 @@ const char *stage_verdict_name(StageVerdict v) {
     static const char *const names[] = { "conforms", "below-floor", "representation", "differs", "wrong" };
     return names[v];
 }
-static const char *feature_verdict_name(FeatureVerdict v) {
+const char *feature_verdict_name(FeatureVerdict v) {
     static const char *const names[] = { "not shown", "conforms", "differs" };
     return names[v];
 }
@@ -50,7 +50,7 @@ static bool is_preview(const ProbeResult *r, const Bundle *b) {
 }
 
 /* "3, 1, 8" of a flat index. */
-static void index_text(const ProbeResult *r, int64_t flat, char *out, size_t room) {
+void index_text(const ProbeResult *r, int64_t flat, char *out, size_t room) {
     int64_t index[4] = { 0 };
     for (int d = r->dims - 1; d >= 0; d--) {
         index[d] = r->shape[d] ? flat % r->shape[d] : 0;
@@ -61,7 +61,7 @@ static void index_text(const ProbeResult *r, int64_t flat, char *out, size_t roo
     for (int d = 0; d < r->dims && used < room; d++) used += (size_t)snprintf(out + used, room - used, "%s%lld", d ? ", " : "", (long long)index[d]);
 }
 
-static int64_t row_of(const ProbeResult *r, int64_t flat) {
+int64_t row_of(const ProbeResult *r, int64_t flat) {
     int64_t inner = 1;
     for (int d = 1; d < r->dims; d++) inner *= r->shape[d];
     return inner && flat >= 0 ? flat / inner : 0;
