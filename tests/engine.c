@@ -25,7 +25,7 @@ static void *stored(const double *data, int64_t n, DType type) {
     ck_assert_ptr_nonnull(out);
     for (int64_t i = 0; i < n; i++) {
         const float f = (float)data[i];
-        const int32_t whole = (int32_t)data[i];
+        const int32_t whole = type == DT_I32 ? (int32_t)data[i] : 0;
         const float rounded = (float)round_to(STORE_BF16, data[i]);
         uint16_t half = half_from_float(f);
         switch (type) {

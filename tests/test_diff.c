@@ -66,7 +66,7 @@ enum { ROUNDINGS = sizeof rounding / sizeof *rounding };
 START_TEST(rounding_alone) {
     const Shape *s = &shapes[_i];
     Judged *j = judged_new(s->name);
-    for (int i = 0; i < ROUNDINGS; i++)
+    for (int i = _i % EVERY; i < ROUNDINGS; i += EVERY)
         for (int thin = 0; thin < 2; thin++) {
             char what[128];
             Engine e = engine_of(s, NULL, rounding[i].type);
@@ -79,6 +79,31 @@ START_TEST(rounding_alone) {
             if (rounding[i].conforms) assert_conforms(j, what);
             else ck_assert_msg(j->status == CLOVER_OK && j->result.verdict == DIFF_DIFFERS, "%s conforms", what);
         }
+    judged_free(j);
+}
+END_TEST
+
+/* An engine that rounds to bfloat16 and has a fault besides, under the bf16 profile: never taken for rounding, and nearly always found
+ * where it enters (an epsilon, or what hangs on a near tie, may drown there and show further on). */
+START_TEST(faults_of_bf16_engines) {
+    const Shape *s = &shapes[_i];
+    Judged *j = judged_new(s->name);
+    int all = 0, exact = 0;
+    j->options.profile = CLOVER_BF16;
+    for (int i = _i; i < n_engine_faults; i += 3 * EVERY) {
+        const Fault *f = &engine_faults[i];
+        if (f->coreset && s->coreset_top_p < 0) continue;
+        char probe[64];
+        engine_probe(j->model, f, probe, sizeof probe);
+        Engine e = engine_of(s, f, DT_F32);
+        e.numerics = CLOVER_BF16;
+        engine_dump(j->model, &e, judged_folder);
+        const DiffResult *r = judge(j);
+        ck_assert_msg(j->status == CLOVER_OK && r->verdict == DIFF_DIFFERS, "%s: %s conforms", s->name, f->name);
+        all++;
+        exact += strcmp(first_step(r), f->step) == 0 && strcmp(first_probe(r), probe) == 0;
+    }
+    ck_assert_msg(all - exact <= 3, "%s: %d of %d are found where they enter", s->name, exact, all);
     judged_free(j);
 }
 END_TEST
@@ -98,7 +123,7 @@ START_TEST(random_subsets) {
     const Shape *s = &shapes[_i];
     Judged *j = judged_new(s->name);
     uint64_t seed = 1000 + (uint64_t)_i;
-    for (int i = -6; i < n_engine_faults; i += i < 0 ? 1 : 2) {
+    for (int i = -6; i < n_engine_faults; i += i < 0 ? 1 : 3) {
         const Fault *f = i < 0 ? NULL : &engine_faults[i];
         if ((f && f->coreset) || (i + 6) % EVERY) continue;
         Engine e = engine_of(s, f, DT_F32);
@@ -134,6 +159,7 @@ Suite *diff_suite(void) {
     tcase_add_loop_test(t, faults_are_found_where_they_enter, 0, SHAPES);
     tcase_add_loop_test(t, faults_by_layer_outputs_alone, 0, SHAPES);
     tcase_add_loop_test(t, rounding_alone, 0, SHAPES);
+    tcase_add_loop_test(t, faults_of_bf16_engines, 0, SHAPES);
     tcase_add_loop_test(t, random_subsets, 0, SHAPES);
     suite_add_tcase(s, t);
     return s;

@@ -209,9 +209,17 @@ static const struct { const char *name; const Fault *fault; void (*shows)(void *
 START_TEST(other_representations) {
     Judged *j = judged_new("a-hf");
     Engine e = engine_of(&shapes[0], forms[_i].fault, DT_F32);
+    const DiffResult *r = &j->result;
     e.shows = forms[_i].shows;
+    e.numerics = CLOVER_BF16;
+    j->options.profile = CLOVER_BF16;
     engine_dump(j->model, &e, judged_folder);
-    const DiffResult *r = judge(j);
+    judge(j);
+    assert_conforms(j, forms[_i].name);
+    e.numerics = CLOVER_F32;
+    j->options.profile = CLOVER_F32;
+    engine_dump(j->model, &e, judged_folder);
+    judge(j);
     assert_conforms(j, forms[_i].name);
     ck_assert(notes(r, "another representation"));
     int64_t found = 0;

@@ -68,7 +68,7 @@ CloverStatus diff_run(const DiffOptions *options, Bundle *bundle, DiffResult *ou
     }
     dump_close(d.dump);
     clover_model_close(d.model);
-    free(d.total_floor);
+    free(d.total);
     free(d.chosen);
     fclose(scratch);
     return status;

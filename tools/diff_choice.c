@@ -62,7 +62,7 @@ void choice_weights(const Pass *p, double *weights) {
     for (int64_t t = 0; t < p->T; t++) row_weights(p, t, p->ids + t * p->k, weights + t * p->k);
 }
 
-/* Pass 2 goes on with the choices that pass 1 went on with: else a near tie would pass for the profile's rounding. */
+/* Passes 2 and 3 go on with the choices that pass 1 went on with: else a near tie would pass for the profile's rounding. */
 void choice_keep(Pass *p, const double *values, int64_t n) {
     DiffRun *d = p->d;
     if (d->n_chosen + n > d->room_chosen) {

@@ -42,12 +42,12 @@ static const ProbeResult *find_near(const DiffRun *d, const ProbeResult *at, int
 }
 static const ProbeResult *find(const DiffRun *d, const ProbeResult *at, int64_t layer, const char *stage) { return find_near(d, at, 0, layer, stage); }
 
-/* Does its own value agree with the golden, as far as the profile's rounding lets it? */
+/* Does its own value agree with the golden (given the dump's choices), as far as the profile's rounding lets it? */
 static bool agrees_in_total(const DiffRun *d, const ProbeResult *r) {
-    const int64_t i = r - d->result->probe;
-    const double rms = d->result->margin_rms * fmax(d->total_floor[2 * i], r->floor_rms), max = d->result->margin_max * fmax(d->total_floor[2 * i + 1], r->floor_max);
+    const DiffTotal *t = &d->total[r - d->result->probe];
+    const double rms = d->result->margin_rms * fmax(t->floor_rms, r->floor_rms), max = d->result->margin_max * fmax(t->floor_max, r->floor_max);
     if (is_choice(stage_of(r->probe))) return r->total.max == 0;
-    return r->verdict != STAGE_WRONG && r->total.not_finite == 0 && r->total.rms <= rms && r->total.max <= max;
+    return r->verdict != STAGE_WRONG && r->total.not_finite == 0 && t->rms <= rms && t->max <= max;
 }
 
 /* Added beyond the budget, not finite, or another choice that is no near tie. */
@@ -89,9 +89,12 @@ static bool restored_between(const DiffRun *d, const ProbeResult *from, const Pr
 }
 
 /* Does this reader tell that what it reads is another form: it undoes it (so it is not what the rule makes of it), or another of its
- * inputs differs too, which may make up for it? A reader that hardly depends on the stage tells nothing. */
+ * inputs differs too and makes up for it, to within about what the profile's rounding does? A reader that hardly depends on the stage tells
+ * nothing. */
 static bool tells_a_form(const DiffRun *d, const ProbeResult *reader, const ProbeResult *of) {
-    return (!is_choice(stage_of(reader->probe)) && beyond(reader)) || was_fed_another_form(d, reader, of);
+    if (is_choice(stage_of(reader->probe))) return was_fed_another_form(d, reader, of);
+    const DiffTotal *t = &d->total[reader - d->result->probe];
+    return beyond(reader) || (was_fed_another_form(d, reader, of) && t->rms <= 2 * fmax(t->floor_rms, reader->floor_rms));
 }
 
 /* Every reader is in the dump and agrees with the golden: the stage holds the same thing in another form. [DIF-6] */

@@ -26,6 +26,9 @@ void logits_figures(LogitsFigures *f, const double *actual, const double *expect
 /* Values that a pass keeps for the next one: in a mapped scratch file, so that they are no private memory. */
 typedef struct Scratch { int fd; uint64_t used; } Scratch;
 
+/* A stage against what the whole, given the dump's choices, should have there: what the dump is off, and what the profile is off. */
+typedef struct DiffTotal { double rms, max, floor_rms, floor_max; } DiffTotal;
+
 typedef struct DiffRun {
     const DiffOptions *options;
     Bundle *bundle;
@@ -35,14 +38,15 @@ typedef struct DiffRun {
     CloverError *err;                /* sticky */
     Scratch scratch;
     int64_t room_probes, room_notes, room_not_compared;
-    double *total_floor;             /* [n_probes, 2] rms and max of the profile's own total error */
+    struct DiffTotal *total;         /* [n_probes] */
+    bool other_choices;              /* the case's choices are not all the golden's */
     double *chosen; int64_t n_chosen, room_chosen;   /* of the case: every coreset and every expert choice that pass 1 went on with, in order */
     int64_t hidden_flips;            /* choices that only what follows from them shows */
     bool broken;                     /* a step could not be computed to its end from the dump's values */
     int64_t end;                     /* of the case's steps: from this one on the dump's run has gone another way */
 } DiffRun;
 
-typedef enum PassKind { PASS_EXACT, PASS_PROFILE, PASS_FREE } PassKind;
+typedef enum PassKind { PASS_EXACT, PASS_PROFILE, PASS_GIVEN, PASS_FREE } PassKind;
 
 typedef struct Pass {
     DiffRun *d;
@@ -53,8 +57,8 @@ typedef struct Pass {
     int64_t step_index;
     const Safetensors *golden;       /* of the step, NULL when it was not recorded */
     int64_t next;                    /* passes 2 and 3: the next result to fill */
-    uint64_t at;                     /* pass 2: where its computed values stand in the scratch */
-    int64_t next_chosen;             /* pass 2: of DiffRun.chosen */
+    uint64_t at;                     /* where the values to compare with stand in the scratch */
+    int64_t next_chosen;             /* passes 2 and 3: of DiffRun.chosen */
     /* Of the layer, as the later stages read them: */
     double *x, *probs, *coreset, *ids; int64_t T, k;   /* [T, D] ffn_norm, [T, E], [E] or NULL, [T, k] */
     bool followed;                   /* ids are not the computed ones, so the weights must be made from them */
@@ -77,7 +81,7 @@ void choice_weights(const Pass *p, double *weights);                            
 void choice_judge(const Pass *p, ProbeResult *r, const double *dump, const double *computed, int64_t n);
 void choice_settle(Pass *p, int64_t layer, double *data, const double *dump);           /* data, dump [T, D]: what came of a hidden choice */
 void choice_keep(Pass *p, const double *values, int64_t n);                             /* pass 1 */
-void choice_take(Pass *p, double *values, int64_t n);                                   /* pass 2 */
+void choice_take(Pass *p, double *values, int64_t n);                                   /* passes 2 and 3 */
 
 /* ---- diff_judge.c: from figures to verdicts ---- */
 void diff_judge(DiffRun *d);

@@ -5,7 +5,8 @@
  * has; and the state that the next step starts from is the dump's as far as the dump tells it. Three passes:
  *   1. exact arithmetic on the dump's values      added = dump - computed, inherited = computed - golden
  *   2. the profile's arithmetic on the same       floor = computed here - computed in pass 1
- *   3. the profile's arithmetic on its own values what rounding alone does to the whole, against the golden */
+ *   3. the profile's arithmetic on its own values what rounding alone does to the whole, against the golden; or, where the dump made
+ *      other choices, against exact arithmetic on its own values with the dump's choices */
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -64,15 +65,15 @@ static ProbeResult *add_probe(DiffRun *d) {
         const int64_t more = d->room_probes ? 2 * d->room_probes : 256;
         ProbeResult *probes = realloc(r->probe, (size_t)more * sizeof *probes);
         if (probes) r->probe = probes;
-        double *floors = probes ? realloc(d->total_floor, (size_t)more * 2 * sizeof *floors) : NULL;
-        if (!floors) {
+        DiffTotal *totals = probes ? realloc(d->total, (size_t)more * sizeof *totals) : NULL;
+        if (!totals) {
             error_memory(d->err, "the results", (size_t)more * sizeof *probes);
             return NULL;
         }
-        d->total_floor = floors;
+        d->total = totals;
         d->room_probes = more;
     }
-    d->total_floor[2 * r->n_probes] = d->total_floor[2 * r->n_probes + 1] = 0;
+    d->total[r->n_probes] = (DiffTotal){ 0 };
     ProbeResult *p = &r->probe[r->n_probes++];
     *p = (ProbeResult){ .layer = -1 };
     return p;
@@ -161,6 +162,15 @@ static void storage_floor(const double *computed, int64_t n, DType type, double 
     out[0] = n ? sqrt(squares / (double)n) : 0;
 }
 
+/* Are the choices that pass 1 went on with the golden's? If it does not say, perhaps not. */
+static void note_other_choices(Pass *p, const char *name, const double *values, const int64_t *shape, int dims) {
+    const int64_t n = shape[0] * (dims == 2 ? shape[1] : 1);
+    double *golden = copy_of(p->d, values, n);
+    if (!golden) return;
+    if (!golden_values(p->golden, name, shape, dims, golden) || memcmp(golden, values, (size_t)n * sizeof *golden) != 0) p->d->other_choices = true;
+    free(golden);
+}
+
 /* Pass 1 at one stage: compare, keep, inject. */
 static void exact_stage(Pass *p, const char *name, double *data, const int64_t *shape, int dims) {
     DiffRun *d = p->d;
@@ -206,6 +216,8 @@ static void exact_stage(Pass *p, const char *name, double *data, const int64_t *
                     p->hidden = false;
                 }
                 fill_numbers(p, r, dump + skip, data + skip, n - skip);
+                DiffTotal *total = &d->total[r - d->result->probe];
+                total->rms = r->total.rms, total->max = r->total.max;
                 double storage[2];
                 storage_floor(data + skip, n - skip, type, storage);
                 r->floor_rms = storage[0];
@@ -218,9 +230,28 @@ static void exact_stage(Pass *p, const char *name, double *data, const int64_t *
     }
     free(dump);
     choice_remember(p, stage, data, shape, n);
-    if (strcmp(stage, "moe.coreset") == 0) choice_keep(p, data, n);
-    else if (strcmp(stage, "moe.ids") == 0) p->followed = usable, p->hidden = !usable;
-    else if (strcmp(stage, "out") == 0 && p->ids) choice_keep(p, p->ids, p->T * p->k);
+    if (strcmp(stage, "moe.coreset") == 0) {
+        note_other_choices(p, name, data, shape, dims);
+        choice_keep(p, data, n);
+    } else if (strcmp(stage, "moe.ids") == 0) p->followed = usable, p->hidden = !usable;
+    else if (strcmp(stage, "out") == 0 && p->ids) {
+        const int64_t ids_shape[2] = { p->T, p->k };
+        char ids_name[64];
+        snprintf(ids_name, sizeof ids_name, "L%02lld.moe.ids", (long long)layer);
+        note_other_choices(p, ids_name, p->ids, ids_shape, 2);
+        choice_keep(p, p->ids, p->T * p->k);
+    }
+}
+
+static void off_by(const double *a, const double *b, int64_t n, double *rms, double *max) {
+    double squares = 0;
+    *max = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double off = a[i] - b[i];
+        squares += off * off;
+        *max = fmax(*max, fabs(off));
+    }
+    *rms = n ? sqrt(squares / (double)n) : 0;
 }
 
 /* Passes 2 and 3 meet the same stages in the same order; find this one among the results. */
@@ -259,13 +290,9 @@ static void profile_stage(Pass *p, const char *name, double *data, const int64_t
         if (computed && dump) {
             scratch_get(d, p->at, computed, had);
             p->at += (uint64_t)had * sizeof *computed;
-            double squares = 0, largest = 0;
-            for (int64_t i = 0; i < had; i++) {
-                const double off = data[skip + i] - computed[i];
-                squares += off * off;
-                largest = fmax(largest, fabs(off));
-            }
-            r->floor_rms = sqrt(r->floor_rms * r->floor_rms + squares / (double)(had ? had : 1));
+            double rms, largest;
+            off_by(data + skip, computed, had, &rms, &largest);
+            r->floor_rms = sqrt(r->floor_rms * r->floor_rms + rms * rms);
             r->floor_max += largest;
             const bool loaded = dump_load(d->dump, p->c->name, p->step->name, name, shape, dims, dump, &type, &rows, &why) == DUMP_FOUND;
             int64_t past = 0;
@@ -292,30 +319,41 @@ static void profile_stage(Pass *p, const char *name, double *data, const int64_t
     choice_remember(p, stage, data, shape, n);
 }
 
-/* Pass 3: the profile on its own, against the golden, whose choices it makes. */
-static void free_stage(Pass *p, const char *name, double *data, const int64_t *shape, int dims) {
+/* Pass 3: a run on its own values, with the choices of pass 1. In exact arithmetic it is the golden given the dump's choices (and not run
+ * where these are the golden's own): what the dump is off it. In the profile's arithmetic: what rounding does to the whole. */
+static void own_stage(Pass *p, const char *name, double *data, const int64_t *shape, int dims) {
+    DiffRun *d = p->d;
     const char *stage = stage_of(name);
-    int64_t n = 1;
+    int64_t n = 1, rows;
     for (int i = 0; i < dims; i++) n *= shape[i];
     if (strcmp(stage, "moe.weights") == 0 && p->followed) choice_weights(p, data);
-    if (is_choice(stage)) p->followed = golden_values(p->golden, name, shape, dims, data) && choice_valid(p, stage, data, n);
+    if (is_choice(stage)) {
+        choice_take(p, data, n);
+        p->followed = true;
+    }
     choice_remember(p, stage, data, shape, n);
     const int64_t index = p->next;
     ProbeResult *r = same_stage(p, name);
-    if (!r) return;
-    double *golden = copy_of(p->d, data, n);
-    if (!golden) return;
-    if (golden_values(p->golden, name, shape, dims, golden)) {
-        double squares = 0, largest = 0;
-        for (int64_t i = 0; i < n; i++) {
-            const double off = data[i] - golden[i];
-            squares += off * off;
-            largest = fmax(largest, fabs(off));
+    if (!r || r->verdict == STAGE_WRONG) return;
+    DiffTotal *t = &d->total[index];
+    double *other = copy_of(d, data, n);
+    DType type;
+    CloverError why;
+    if (!other) return;
+    bool have;
+    if (p->kind == PASS_GIVEN) {
+        scratch_put(d, data, n);
+        have = dump_load(d->dump, p->c->name, p->step->name, name, shape, dims, other, &type, &rows, &why) == DUMP_FOUND && rows == shape[0];
+        if (have) off_by(data, other, n, &t->rms, &t->max);
+    } else {
+        have = d->other_choices ? p->at + (uint64_t)n * sizeof *other <= d->scratch.used : golden_values(p->golden, name, shape, dims, other);
+        if (have && d->other_choices) {
+            scratch_get(d, p->at, other, n);
+            p->at += (uint64_t)n * sizeof *other;
         }
-        p->d->total_floor[2 * index] = sqrt(squares / (double)n);
-        p->d->total_floor[2 * index + 1] = largest;
+        if (have) off_by(data, other, n, &t->floor_rms, &t->floor_max);
     }
-    free(golden);
+    free(other);
 }
 
 static void watch(void *user, const char *name, double *data, const int64_t *shape, int dims) {
@@ -323,7 +361,7 @@ static void watch(void *user, const char *name, double *data, const int64_t *sha
     if (failed(p)) return;
     if (p->kind == PASS_EXACT) exact_stage(p, name, data, shape, dims);
     else if (p->kind == PASS_PROFILE) profile_stage(p, name, data, shape, dims);
-    else free_stage(p, name, data, shape, dims);
+    else own_stage(p, name, data, shape, dims);
 }
 
 /* ---- the steps of a case --------------------------------------------------------------------------------------- */
@@ -415,7 +453,7 @@ static CloverStatus one_pass(Pass *p) {
     const BundleCase *c = p->c;
     const int64_t V = d->model->config.vocab;
     CloverSessionOptions o = clover_session_defaults();
-    o.numerics = p->kind == PASS_EXACT ? CLOVER_EXACT : d->options->profile;
+    o.numerics = p->kind == PASS_EXACT || p->kind == PASS_GIVEN ? CLOVER_EXACT : d->options->profile;
     o.coreset_top_p = c->coreset_top_p;
     o.capacity = 1;
     int64_t longest = 1;
@@ -445,11 +483,16 @@ static CloverStatus one_pass(Pass *p) {
 CloverStatus diff_cases(DiffRun *d) {
     for (int64_t i = 0; i < d->bundle->n_cases && d->err->status == CLOVER_OK; i++) {
         const int64_t from = d->result->n_probes;
-        const uint64_t at = d->scratch.used;
+        uint64_t at = d->scratch.used;
         d->n_chosen = 0;
         d->end = d->bundle->cases[i].n_steps;
+        d->other_choices = false;
         for (PassKind kind = PASS_EXACT; kind <= PASS_FREE && d->err->status == CLOVER_OK; kind++) {
             Pass p = { .d = d, .kind = kind, .c = &d->bundle->cases[i], .next = from, .at = at };
+            if (kind == PASS_GIVEN) {
+                if (!d->other_choices) continue;
+                at = d->scratch.used;
+            }
             one_pass(&p);
         }
     }
