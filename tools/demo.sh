@@ -16,8 +16,8 @@ run "$clover" run "$dir/tiny.gguf" --prompt 'Hello, Clover' -n 8 --steps
 say 'Block by block (denoise): every pass previews 32 rows and fixes those it is sure of; dots are still masked'
 run "$clover" run "$dir/tiny.gguf" --prompt 'Hello, Clover' -n 32 --mode denoise --steps
 
-say 'Drafting for itself (draft): a preview drafts, one causal step verifies; what it accepts is kept'
-run "$clover" run "$dir/tiny.gguf" --prompt 'Hello, Clover' -n 8 --mode draft --accept 1e-6,1 --steps
+say 'Drafting for itself (draft): a preview drafts, one causal step verifies (random weights agree seldom, so this accepts all but impossible tokens)'
+run "$clover" run "$dir/tiny.gguf" --prompt 'Hello, Clover' -n 8 --mode draft --accept 0,1 --steps
 
 say 'Layer 0 of a step of five tokens, stage by stage: shapes, sizes, first numbers'
 run "$clover" logits "$dir/tiny.gguf" --ids 72,101,108,108,111 --probes 'embed,L00.*' --list

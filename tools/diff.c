@@ -32,10 +32,23 @@ static void conclude(DiffRun *d) {
             if (r->trace[i].compared && !r->trace[i].differs) r->verdict = DIFF_CONFORMS;
 }
 
+/* The model, opened as the golden's was: with the manifest's "open". */
 static CloverStatus open_model(DiffRun *d) {
     const char *path = d->options->model ? d->options->model : d->bundle->model_path;
+    const json_t *open = json_object_get(json_object_get(d->bundle->manifest, "model"), "open");
+    const char *heads = json_string_value(json_object_get(open, "diffusion_heads"));
+    CloverOpenOptions o = clover_open_defaults();
     char identity[65];
-    CloverStatus status = clover_model_open(path, NULL, &d->model, d->err);
+    if (json_is_true(json_object_get(open, "mend"))) o.drifts = CLOVER_MEND;
+    if (json_is_true(json_object_get(open, "as_is"))) o.drifts = CLOVER_AS_IS;
+    if (json_is_integer(json_object_get(open, "mask_id"))) o.mask_id = (int32_t)json_integer_value(json_object_get(open, "mask_id"));
+    if (heads) o.diffusion_heads_grouped = strcmp(heads, "grouped") == 0;
+    CloverStatus status = clover_model_open(path, &o, &d->model, d->err);
+    if (status != CLOVER_OK && !d->options->model) {
+        CloverError why = *d->err;
+        return error_set(d->err, status, "the model that %s was made of cannot be opened at the manifest's path; say where it is with --model, or compare without it: --no-model\n%.8000s",
+                         d->bundle->path, why.text);
+    }
     if (status == CLOVER_OK) status = model_identity(d->model, d->bundle->full_hash, identity, d->err);
     if (status != CLOVER_OK) return status;
     if (strcmp(identity, d->bundle->identity) != 0)

@@ -90,6 +90,7 @@ void diff_judge(DiffRun *d);
 CloverStatus diff_traces(DiffRun *d);
 
 /* ---- diff_report.c ---- */
+const char *stage_at(size_t i);                      /* the names of all stages, without layers; NULL behind the last */
 const char *stage_clause(const char *stage, bool preview);   /* "GDN-4", "" when none is known */
 const char *verdict_name(DiffVerdict v);
 const char *stage_verdict_name(StageVerdict v);

@@ -17,8 +17,7 @@ const char *feature_name(Feature f) {
     return names[f];
 }
 
-const char *stage_clause(const char *stage, bool preview) {
-    static const struct { const char *stage, *causal, *preview; } clauses[] = {
+static const struct { const char *stage, *causal, *preview; } clauses[] = {
         { "embed", "LAY-1", NULL }, { "attn_norm", "ROW-1", NULL }, { "ffn_norm", "ROW-1", NULL }, { "mixer_residual", "LAY-2", NULL }, { "out", "LAY-2", NULL },
         { "final_norm", "LAY-3", NULL }, { "logits", "LAY-3", NULL }, { "attn.q", "ATT-1", NULL }, { "attn.gate", "ATT-1", NULL }, { "attn.k", "ATT-1", NULL },
         { "attn.v", "ATT-1", NULL }, { "attn.q_norm", "ATT-2", NULL }, { "attn.k_norm", "ATT-2", NULL }, { "attn.q_rope", "ATT-3", NULL }, { "attn.k_rope", "ATT-3", NULL },
@@ -28,6 +27,11 @@ const char *stage_clause(const char *stage, bool preview) {
         { "moe.probs", "MOE-1", NULL }, { "moe.coreset", "COR-3", NULL }, { "moe.ids", "MOE-1", "COR-4" }, { "moe.weights", "MOE-2", "COR-4" }, { "moe.routed", "MOE-3", NULL },
         { "moe.shared", "MOE-4", NULL }, { "moe.shared_gate", "MOE-4", NULL }, { "moe", "MOE-4", NULL },
     };
+
+/* Stage i, NULL behind the last. */
+const char *stage_at(size_t i) { return i < sizeof clauses / sizeof *clauses ? clauses[i].stage : NULL; }
+
+const char *stage_clause(const char *stage, bool preview) {
     for (size_t i = 0; i < sizeof clauses / sizeof *clauses; i++)
         if (strcmp(clauses[i].stage, stage) == 0) return preview && clauses[i].preview ? clauses[i].preview : clauses[i].causal;
     return "";
@@ -75,14 +79,18 @@ static void print_first(const DiffResult *r, const Bundle *b) {
     char index[96];
     index_text(p, p->added.worst, index, sizeof index);
     printf("first divergence  %s/%s  %s  [%s]\n", p->case_name, p->step, p->probe, stage_clause(stage, is_preview(p, b)));
+    const ProbeResult *before = r->first > 0 ? p - 1 : NULL;
+    if (before && before->case_name == p->case_name && before->step_index == p->step_index)
+        printf("  somewhere behind %s, the last array before it that was compared, and up to %s\n", before->probe, p->probe);
     if (p->verdict == STAGE_WRONG) printf("  %s\n", p->note);
     else if (is_choice(stage)) printf("  %lld of %lld choices differ, %lld of them near ties\n", (long long)p->flips, (long long)p->choices, (long long)p->near_ties);
     else {
-        printf("  worst element   [%s]: expected %.9g, found %.9g (%.3g ulp of %s)\n", index, p->added.expected, p->added.actual, p->added.ulp,
-               dtype_info(p->type) ? dtype_info(p->type)->name : "?");
+        printf("  worst element   [%s]: expected %.9g, found %.9g", index, p->added.expected, p->added.actual);
+        if (p->type == DT_F64) putchar('\n');   /* no engine stores doubles: its ulp says nothing */
+        else printf(" (%.3g ulp of %s)\n", p->added.ulp, dtype_info(p->type) ? dtype_info(p->type)->name : "?");
         if (p->injected) {
-            printf("  added here      rms %.3g, worst %.3g   (budget %.3g and %.3g; %.2g of the elements lie beyond; cosine %.6f)\n", p->added.rms, p->added.max, p->budget_rms,
-                   p->budget_max, p->beyond, p->added.cosine);
+            printf("  added here      rms %.3g, worst %.3g   (budget %.3g and %.3g; %.3g%% of the elements lie beyond; cosine %.6f)\n", p->added.rms, p->added.max, p->budget_rms,
+                   p->budget_max, 100 * p->beyond, p->added.cosine);
             printf("  inherited       rms %.3g, worst %.3g   (what the stages before had already moved)\n", p->inherited_rms, p->inherited_max);
         } else printf("  off the golden  rms %.3g, worst %.3g   (bound %.3g and %.3g)\n", p->total.rms, p->total.max, p->budget_rms, p->budget_max);
     }
@@ -93,9 +101,11 @@ static void print_others(const DiffResult *r) {
     for (int64_t i = 0; i < r->n_probes; i++) {
         const ProbeResult *p = &r->probe[i];
         if (i == r->first || (p->verdict != STAGE_DIFFERS && p->verdict != STAGE_WRONG)) continue;
-        if (shown == 0) printf("after it, each on its own inputs:\n");
-        if (shown++ < 5) printf("  %s/%s  %-24s added rms %.3g (budget %.3g)\n", p->case_name, p->step, p->probe, p->added.rms, p->budget_rms);
-        else more++;
+        if (shown == 0) printf(p->injected ? "after it, each on its own inputs:\n" : "after it:\n");
+        if (shown++ >= 5) more++;
+        else if (p->verdict == STAGE_WRONG) printf("  %s/%s  %-24s %.100s\n", p->case_name, p->step, p->probe, p->note);
+        else if (is_choice(stage_of(p->probe))) printf("  %s/%s  %-24s %lld of %lld choices differ\n", p->case_name, p->step, p->probe, (long long)p->flips, (long long)p->choices);
+        else printf("  %s/%s  %-24s %s rms %.3g (budget %.3g)\n", p->case_name, p->step, p->probe, p->injected ? "added" : "off the golden", p->added.rms, p->budget_rms);
     }
     if (more) printf("  ... and %lld more\n", (long long)more);
 }

@@ -10,6 +10,7 @@
 #include "../ref/error.h"
 #include "../ref/math/rowwise.h"
 #include "args.h"
+#include "diff_parts.h"
 #include "dump_parts.h"
 
 extern const char *const builtin_map_transformers, *const builtin_map_llama_cpp;   /* dump_maps.c */
@@ -90,7 +91,11 @@ CloverStatus names_map_open(const char *map, DumpMap *out, CloverError *err) {
     const char *stage;
     json_t *value;
     json_object_foreach(out->root, stage, value)
-        if (read_entry(map, stage, value, &out->entry[out->n++], err) != CLOVER_OK) {
+        if (strcmp(stage, "ids") != 0 && *stage_clause(stage, false) == '\0') {   /* it would be passed over in silence */
+            error_set(err, CLOVER_BAD_INPUT, "%s: %s is no stage; SPEC PRB-2 names them (without a layer: gdn.beta, not L00.gdn.beta)", map, stage);
+            names_map_close(out);
+            return err->status;
+        } else if (read_entry(map, stage, value, &out->entry[out->n++], err) != CLOVER_OK) {
             names_map_close(out);
             return err->status;
         }

@@ -30,7 +30,7 @@ static const Lesson lessons[] = {
     { "gdn.z", "z = in_proj_z x", NULL, "the output's gate" },
     { "gdn.beta", "beta = sigmoid(b), one per value head", NULL, "how strongly the row corrects the notebook S" },
     { "gdn.g", "g = -exp(A_log) * softplus(a + dt_bias)", NULL, "e^g is what S keeps of its past: always below 1" },
-    { "gdn.conv", "SiLU(sum of taps over the row and the rows before it)", "SiLU(the same + right taps over the rows after it, inside the block)", "a channel sees only itself, over time" },
+    { "gdn.conv", "SiLU(sum of taps over the row and the rows before it)", "SiLU(sum of taps over the row and the rows before it + right taps over the rows after it, inside the block)", "a channel sees only itself, over time" },
     { "gdn.q", "q / sqrt(sum(q^2) + 1e-6) per head", NULL, "a unit vector: the sum, not the mean" },
     { "gdn.k", "k / sqrt(sum(k^2) + 1e-6) per head", NULL, "" },
     { "gdn.v", "the conv's v channels as they are", NULL, "" },
@@ -43,7 +43,7 @@ static const Lesson lessons[] = {
     { "ffn_norm", "x = h / sqrt(mean(h^2) + eps) * f", NULL, "called post_attention_norm in the files; it stands before the experts" },
     { "moe.probs", "softmax over all experts of router x", NULL, "" },
     { "moe.coreset", "", "1: the expert is kept for this block, 0: not", "every row of the block votes" },
-    { "moe.ids", "the k most probable experts, equal ones by lower id", "the same among the kept experts", "" },
+    { "moe.ids", "the k most probable experts, equal ones by lower id", "the k most probable of the kept experts, equal ones by lower id", "" },
     { "moe.weights", "their probabilities, divided by their sum", NULL, "they sum to 1" },
     { "moe.routed", "sum of weight * down(SiLU(gate x) * (up x))", NULL, "the weight comes after down" },
     { "moe.shared", "the shared expert, of the same form", NULL, "" },
@@ -55,7 +55,8 @@ static const Lesson lessons[] = {
 };
 
 typedef struct Walk {
-    int64_t layer, row, head;        /* row: within the step */
+    const CloverConfig *c;
+    int64_t layer, row, head;        /* row: within the step; head: of the queries, or of the values in GDN */
     bool preview;
     int64_t numbers;                 /* how many to print */
 } Walk;
@@ -79,7 +80,9 @@ static void print_part(const Walk *w, const char *stage, const double *data, con
         snprintf(where, sizeof where, "row %lld", (long long)w->row);
     } else if (dims == 1) n = shape[0];
     if (dims == 3) {   /* [T, heads, width], or a state [heads, dk, dv] */
-        const int64_t heads = has_rows(stage) ? shape[1] : shape[0], size = has_rows(stage) ? shape[2] : shape[1] * shape[2], head = w->head < heads ? w->head : heads - 1;
+        const int64_t heads = has_rows(stage) ? shape[1] : shape[0], size = has_rows(stage) ? shape[2] : shape[1] * shape[2];
+        /* Fewer heads than the layer's: the KV or key head that this head uses. [ATT-4] [GDN-5] */
+        const int64_t of_layer = w->c->full_attention[w->layer] ? w->c->heads : w->c->value_heads, head = w->head / (of_layer / heads);
         part += head * size;
         n = size;
         const size_t used = strlen(where);
@@ -122,6 +125,7 @@ static CloverStatus walk(const ModelArgs *m, Walk *w, const ArgIds *commit, cons
     if (status == CLOVER_OK && w->layer >= c->layers)
         status = error_set(err, CLOVER_USAGE, "--layer %lld: the model has layers 0 to %lld", (long long)w->layer, (long long)c->layers - 1);
     if (status == CLOVER_OK && w->row >= rows) status = error_set(err, CLOVER_USAGE, "--row %lld: the step has rows 0 to %lld", (long long)w->row, (long long)rows - 1);
+    w->c = c;
     const int64_t heads = c ? (c->full_attention[w->layer < c->layers ? w->layer : 0] ? c->heads : c->value_heads) : 1;
     if (status == CLOVER_OK && w->head >= heads) status = error_set(err, CLOVER_USAGE, "--head %lld: the layer has heads 0 to %lld", (long long)w->head, (long long)heads - 1);
     double *logits = NULL;

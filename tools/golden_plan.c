@@ -8,6 +8,7 @@
 #include "identity.h"
 #include "json_check.h"
 #include "output.h"
+#include "record.h"
 
 /* Puts the lines of one error into another, each behind where it is. */
 static void adopt(CloverError *err, const char *where, const CloverError *from, bool single) {
@@ -108,6 +109,8 @@ static void plan_case(GoldenCase *c, const json_t *object, const CloverModel *mo
     snprintf(here, sizeof here, "%.150s (%s)", where, c->given.name);
     c->is_run = c->given.mode != NULL;
     c->globs = join(json_object_get(object, "probes"), err);
+    if (c->globs && record_check_globs(c->globs, clover_model_config(model), &own) != CLOVER_OK)
+        error_add(err, single ? CLOVER_USAGE : CLOVER_BAD_INPUT, "%s: %s", here, own.text);
     c->args.model.path = model->path;
     if (c->is_run) plan_run(c, model, empty, here, single, err);
     else plan_steps(c, model, here, single, err);

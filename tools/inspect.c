@@ -230,7 +230,7 @@ int cmd_inspect(int argc, char **argv) {
     };
     const ArgCommand command = { .name = "inspect", .usage = "MODEL [options]",
         .summary = "Shows a model's numbers, its tensors by role, what it lacks and has beyond them, and which modes it can run.\n"
-                   "A file that does not open is shown as far as it can be read, with all its problems; the exit code is then their class.",
+                   "A file whose keys or tensors do not fit is shown all the same, with all its problems; the exit code is then their class.\nOf a damaged file only the problems are shown.",
         .example = "clover inspect model.gguf", .options = options, .n = sizeof options / sizeof *options };
     CloverError err;
     const int code = args_begin(&command, argc, argv, &err);

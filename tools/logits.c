@@ -19,8 +19,6 @@ static int64_t argmax(const double *row, int64_t n) {
 static CloverStatus step(Record *r, CloverSession *s, int64_t vocab, const char *name, const ArgIds *ids, bool preview, const char *out, CloverError *err) {
     CloverStatus status = record_step(r, s, vocab, preview, ids->ids, ids->n, err);
     char *path = NULL;
-    if (status == CLOVER_OK && out && r->globs && r->n <= 2)   /* ids and logits alone */
-        status = error_set(err, CLOVER_USAGE, "--probes %s: no stage of step %s has such a name; --list --probes '*' shows them all", r->globs, name);
     if (status == CLOVER_OK && out) {
         path = text_format(err, "%s/%s.safetensors", out, name);
         status = path ? record_save(r, path, err) : err->status;
@@ -73,12 +71,13 @@ int cmd_logits(int argc, char **argv) {
     bool made = false;
     CloverStatus status = model_args_open(&m, &model, &err);
     if (status == CLOVER_OK) status = model_args_session(&m, model, commit.n + then.n > 0 ? commit.n + then.n : 1, &session, &err);
-    if (status == CLOVER_OK && out) status = output_folder(out, true, &made, &err);
+    if (status == CLOVER_OK) status = record_check_globs(globs, clover_model_config(model), &err);
     const int64_t context = model ? clover_model_config(model)->context : 0;
     if (status == CLOVER_OK && commit.n + then.n > context)
         status = error_set(&err, CLOVER_USAGE, "%lld ids exceed the model's context of %lld positions", (long long)(commit.n + then.n), (long long)context);
     const int64_t vocab = model ? clover_model_config(model)->vocab : 0;
     Record r = { .fd = -1 };
+    if (status == CLOVER_OK && out) status = output_folder(out, true, &made, &err);
     if (status == CLOVER_OK) status = record_open(&r, globs, list, out, &err);
     if (status == CLOVER_OK) status = step(&r, session, vocab, "commit", &commit, false, out, &err);
     if (status == CLOVER_OK && then.ids) status = step(&r, session, vocab, "then", &then, false, out, &err);

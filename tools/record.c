@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "output.h"
+#include "diff_parts.h"
 #include "record.h"
 #include "safetensors_write.h"
 
@@ -180,4 +181,32 @@ CloverStatus record_save(Record *r, const char *path, CloverError *err) {
     if (status == CLOVER_OK) status = safetensors_writer_finish(w, err);
     safetensors_writer_free(w);
     return status;
+}
+
+/* Has a model of c a stage that pattern names? */
+static bool names_a_stage(const char *pattern, const CloverConfig *c) {
+    char name[64];
+    for (size_t i = 0; stage_at(i); i++) {
+        const char *stage = stage_at(i);
+        const bool whole = strcmp(stage, "embed") == 0 || strcmp(stage, "final_norm") == 0 || strcmp(stage, "logits") == 0;
+        if (whole && fnmatch(pattern, stage, 0) == 0) return true;
+        for (int64_t l = 0; !whole && l < c->layers; l++) {
+            if (strncmp(stage, "attn.", 5) == 0 ? !c->full_attention[l] : strncmp(stage, "gdn.", 4) == 0 && c->full_attention[l]) continue;
+            snprintf(name, sizeof name, "L%02lld.%s", (long long)l, stage);
+            if (fnmatch(pattern, name, 0) == 0) return true;
+        }
+    }
+    return fnmatch(pattern, "ids", 0) == 0;
+}
+
+CloverStatus record_check_globs(const char *globs, const CloverConfig *c, CloverError *err) {
+    for (const char *g = globs; g && *g;) {
+        char pattern[256];
+        const size_t length = strcspn(g, ",");
+        snprintf(pattern, sizeof pattern, "%.*s", (int)(length < 255 ? length : 255), g);
+        if (length && !names_a_stage(pattern, c))
+            return error_set(err, CLOVER_USAGE, "probes: no stage of this model is named \"%s\"; clover logits --list --probes '*' shows them all", pattern);
+        g += length + (g[length] == ',');
+    }
+    return CLOVER_OK;
 }

@@ -36,6 +36,9 @@ CloverStatus record_step(Record *r, CloverSession *s, int64_t vocab, bool previe
 /* The step as a file: ids, probes in the order in which they are computed, logits. */
 CloverStatus record_save(Record *r, const char *path, CloverError *err);
 
+/* Does every pattern name a stage that such a model has? CLOVER_USAGE with the pattern that does not. */
+CloverStatus record_check_globs(const char *globs, const CloverConfig *c, CloverError *err);
+
 /* Is name one of these? */
 bool record_wants(const char *globs, const char *name);
 

@@ -154,6 +154,8 @@ static CloverStatus flags_fit(const RunCommand *c, CloverError *err) {
     const RunArgs *a = &c->run;
     if (!isnan(a->model.threshold) && a->mode != CLOVER_DENOISE) return error_set(err, CLOVER_USAGE, "--threshold goes with --mode denoise");
     if ((a->width || a->accept) && a->mode != CLOVER_DRAFT) return error_set(err, CLOVER_USAGE, "%s goes with --mode draft", a->width ? "--width" : "--accept");
+    if ((a->seed || a->top_k || a->top_p) && !(a->temperature && a->decode.temperature > 0))
+        return error_set(err, CLOVER_USAGE, "%s goes with --temperature above 0: without it every choice is the best one", a->seed ? "--seed" : a->top_k ? "--top-k" : "--top-p");
     return c->json ? json_holds_path(a->model.path, err) : CLOVER_OK;
 }
 

@@ -69,6 +69,7 @@ refuses 'unknown command' 2 'frobnicate' "$clover" frobnicate
 refuses 'id outside the vocabulary' 2 '0 to 271' "$clover" run "$tiny" --ids 1,272
 refuses 'width that does not divide the block' 2 'width' "$clover" run "$tiny" --prompt a --mode draft --width 5
 refuses 'a flag of another mode' 2 '--mode denoise' "$clover" run "$tiny" --prompt a --threshold 0.5
+refuses 'a seed without sampling' 2 '--temperature' "$clover" run "$tiny" --prompt a --seed 5
 refuses 'probes that match nothing' 2 'zzz' "$clover" logits "$tiny" --ids 1 --probes zzz -o "$dir/none"
 [ ! -e "$dir/none" ]; ok 'a refused step leaves no folder' $?
 refuses 'head out of range' 2 '--head' "$clover" explain "$tiny" --ids 1 --head 99
