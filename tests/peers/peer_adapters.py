@@ -4,7 +4,9 @@ through `clover diff`.
 For each model a golden of three causal steps (21 rows, 5 more, one more) with every probe. Then:
 
 Transformers   in float32 under the profile f32, in bfloat16 under bf16 (the models' weights are bfloat16 numbers)
-llama.cpp      F32, BF16 and Q8_0 files of the same random models, under the profile llama.cpp
+llama.cpp      F32, BF16 and Q8_0 files of the same random models, under the profile llama.cpp; from Python and from C
+cortiq         the first preview's ten largest logits a row, without and with a coreset, by dump_cortiq.py; only if --cortiq names
+               a program that is there (tools/python/dump_cortiq.py says how to get it: it takes too long to build here)
 
 A right engine must conform, and show every stage that its adapter says it can see. Controls must differ, each at the stage
 where its fault is: norms without their 1 +, a state lost between steps, one head norm 1% off, bfloat16 held to float32.
@@ -220,11 +222,36 @@ def callback_in_c(comparison, arguments):
     comparison.conforms('plain, llama.cpp, f32, dump_callback.c', result)
 
 
+# ---- cortiq ---------------------------------------------------------------------------------------------------------
+
+def cortiq(comparison, program):
+    def compare(first, model):
+        return subprocess.run([sys.executable, 'tools/python/dump_cortiq.py', first, model, '--clover', comparison.clover],
+                              capture_output=True, text=True)
+
+    coreset = ('--form', 'hf', '--type', 'bf16', '--seed', '5', '--coreset-top-p')
+    models = {'tiny-a': 'tests/vectors/tiny-a/hf', 'coreset': comparison.synth('coreset-hf', *coreset, '0.3')}
+    for name, model in models.items():
+        converted, first = (os.path.abspath(comparison.path(f'{name}.{ending}')) for ending in ('cmf', 'json'))
+        environment = {**os.environ, 'CMF_CLOVER_MODE': 'denoise', 'CMF_CLOVER_DUMP': first}
+        for command in (['convert', '--model', model, '--output', converted, '--quant', 'f16'],
+                        ['run', converted, '--raw', '--prompt', 'Hello there', '--max-tokens', '1']):
+            done = subprocess.run([program, *command], env=environment, capture_output=True, text=True)
+            if done.returncode:
+                raise SystemExit(f'  FAIL cortiq {command[0]}: {done.stderr[-500:]}')
+        done = compare(first, model)
+        comparison.report(done.returncode == 0, f'{name}, cortiq', (done.stdout or done.stderr).strip())
+    done = compare(first, comparison.synth('no-coreset-hf', *coreset, 'off'))
+    good = done.returncode == 1 and done.stdout.startswith('differs')
+    comparison.report(good, 'coreset, cortiq, held to a model without one, control', (done.stdout or done.stderr).strip())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--clover', default='build/clover')
     parser.add_argument('--work', default='build/peers/work')
     parser.add_argument('--libraries', default='build/peers/llama', help="llama.cpp's")
+    parser.add_argument('--cortiq', default='build/peers/cortiq/bin/cortiq')
     arguments = parser.parse_args()
     comparison = Comparison(arguments.clover, arguments.work)
     shutil.rmtree(comparison.path(''), ignore_errors=True)
@@ -239,6 +266,10 @@ def main():
         callback_in_c(comparison, arguments)
     else:
         print(f'  skip llama.cpp: no libraries in {arguments.libraries}')
+    if os.access(arguments.cortiq, os.X_OK):
+        cortiq(comparison, arguments.cortiq)
+    else:
+        print(f'  skip cortiq: there is no {arguments.cortiq}')
     return SKIPPED if comparison.ran == 0 else 0 if comparison.good else 1
 
 
