@@ -78,6 +78,9 @@ START_TEST(rounding_alone) {
             judge(j);
             if (rounding[i].conforms) assert_conforms(j, what);
             else ck_assert_msg(j->status == CLOVER_OK && j->result.verdict == DIFF_DIFFERS, "%s conforms", what);
+            /* Exact values that were only stored rounded come nowhere near the budget. */
+            for (int64_t k = 0; rounding[i].numerics == CLOVER_EXACT && k < j->result.n_probes; k++)
+                ck_assert_msg(j->result.probe[k].passing < 3.5, "%s: %s needs a margin of %.3g", what, j->result.probe[k].probe, j->result.probe[k].passing);
         }
     judged_free(j);
 }

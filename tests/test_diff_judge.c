@@ -163,6 +163,32 @@ START_TEST(coreset_at_its_bound) {
 }
 END_TEST
 
+/* Kept besides, though no row voted for it: another expert with no votes that is not kept makes no near tie of it. */
+static void keep_a_stranger(Run *run, const MoeW *w, Moe *a) {
+    moe_preview.keep(run, w, a);
+    for (int64_t e = a->c->experts - 1; e >= 0; e--)
+        if (a->totals[e] == 0) {
+            a->coreset[e] = 1;
+            return;
+        }
+}
+static void set_stranger(EngineRules *r) { r->moe[1].keep = keep_a_stranger; }
+static const Fault stranger = { .name = "stranger", .rules = set_stranger };
+
+START_TEST(an_expert_without_votes) {
+    char text[1024];
+    snprintf(text, sizeof text, "synth -o %s/many --form hf --hidden 32 --layers 2 --interval 2 --experts 20 --experts-used 2 --vocab 270 --seed 21", judged_root);
+    must(cmd_synth, text);
+    make_golden(in_folder(judged_root, "many"), "many", 0.5);
+    Judged *j = judged_new("many");
+    Engine e = { .fault = &stranger, .type = DT_F32, .coreset_top_p = 0.5 };
+    engine_dump(j->model, &e, judged_folder);
+    judge(j);
+    assert_first(j, "an expert without votes", "block", "L00.moe.coreset");
+    judged_free(j);
+}
+END_TEST
+
 /* ---- other representations [DIF-6] ------------------------------------------------------------------------------------ */
 
 static void rotate_7_on(Run *run, const AttnW *w, Attn *a) {
@@ -486,6 +512,31 @@ START_TEST(logits_of_the_last_row) {
 }
 END_TEST
 
+static double one_logit_off;
+static void one_logit(void *user, const char *step, const char *probe, double *data, const int64_t *shape, int dims) {
+    (void)user, (void)shape, (void)dims;
+    if (strcmp(step, "more") == 0 && strcmp(probe, "logits") == 0) data[123] += one_logit_off;
+}
+
+/* One element among a thousand: too little for the root mean square, enough for the worst element. [DIF-5] */
+START_TEST(one_element) {
+    Judged *j = right_dump(DT_F32);
+    const DiffResult *r = judge(j);
+    for (int64_t i = 0; i < r->n_probes; i++)
+        if (strcmp(r->probe[i].step, "more") == 0 && strcmp(r->probe[i].probe, "logits") == 0) one_logit_off = 3 * r->probe[i].budget_max;
+    Engine e = engine_of(&shapes[0], NULL, DT_F32);
+    e.shows = one_logit;
+    engine_dump(j->model, &e, judged_folder);
+    judge(j);
+    assert_first(j, "one element", "more", "logits");
+    const ProbeResult *p = &r->probe[r->first];
+    ck_assert(p->added.rms < p->budget_rms && p->added.max > p->budget_max);
+    ck_assert_int_eq(p->added.worst, 123);
+    ck_assert(close_to(p->beyond, 1 / (4 * 280.0), 1e-9, 0) && p->passing > DIFF_MARGIN_MAX);
+    judged_free(j);
+}
+END_TEST
+
 /* What a fault in the preview leaves of the features; where the state came from. [DIF-3, DIF-7] */
 START_TEST(features) {
     Judged *j = judged_new("a-hf");
@@ -598,6 +649,7 @@ Suite *diff_judge_suite(void) {
     tcase_add_test(t, no_near_tie);
     tcase_add_test(t, order_of_experts);
     tcase_add_test(t, coreset_at_its_bound);
+    tcase_add_test(t, an_expert_without_votes);
     tcase_add_loop_test(t, other_representations, 0, (int)(sizeof forms / sizeof *forms));
     tcase_add_test(t, readers_must_agree);
     tcase_add_test(t, a_step_is_missing);
@@ -611,6 +663,7 @@ Suite *diff_judge_suite(void) {
     tcase_add_test(t, overflow);
     tcase_add_test(t, flipped_byte_in_the_bundle);
     tcase_add_test(t, logits_of_the_last_row);
+    tcase_add_test(t, one_element);
     tcase_add_test(t, features);
     tcase_add_test(t, without_a_model);
     tcase_add_test(t, below_the_floor);
