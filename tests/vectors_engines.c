@@ -14,7 +14,8 @@
 #include "../tools/safetensors_write.h"
 #include "../tools/sha256.h"
 
-#define WORK "build/tmp/vectors-engines"
+/* A folder of this run's own. */
+static char work[64];
 
 /* The kinds that are known, and where their fault enters; NULL: nowhere. */
 static const struct { const char *kind, *step, *probe; } kinds[] = {
@@ -29,6 +30,12 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static const struct { const char *name; StepKind kind; } steps[] = { { "causal", STEP_COMMIT }, { "preview_8rows", STEP_PREVIEW }, { "causal_continued", STEP_COMMIT } };
 enum { STEPS = sizeof steps / sizeof *steps };
+
+static const char *in_work(const char *name) {
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", work, name);
+    return path;
+}
 
 /* ---- the golden: the expected steps, and a manifest over them ------------------------------------------------------- */
 
@@ -70,11 +77,11 @@ static CloverStatus make_golden(const char *dir, const char *model_path, CloverE
     const int64_t vocab = model ? clover_model_config(model)->vocab : 0;
     if (status == CLOVER_OK) status = model_identity(model, false, identity, err);
     clover_model_close(model);
-    if (status == CLOVER_OK) status = output_folder(WORK "/golden", true, &made, err);
+    if (status == CLOVER_OK) status = output_folder(in_work("golden"), true, &made, err);
     json_t *list = json_array(), *files = json_object();
     for (int i = 0; i < STEPS && status == CLOVER_OK; i++) {
         snprintf(from, sizeof from, "%s/tiny-a/expected-hf/%s.safetensors", dir, steps[i].name);
-        snprintf(to, sizeof to, WORK "/golden/%s.safetensors", steps[i].name);
+        snprintf(to, sizeof to, "%s/golden/%s.safetensors", work, steps[i].name);
         status = copy_file(from, to, err);
         if (status == CLOVER_OK) status = sha256_file(to, hex, err);
         json_t *ids = status == CLOVER_OK ? ids_of(to, err) : NULL;
@@ -85,7 +92,7 @@ static CloverStatus make_golden(const char *dir, const char *model_path, CloverE
     json_t *manifest = json_pack("{s:i, s:s, s:{s:s, s:s, s:s, s:{s:I}}, s:s, s:[{s:s, s:s, s:o}], s:o}", "schema", (int)BUNDLE_SCHEMA, "spec", "1", "model", "path", model_path, "identity",
                                  identity, "identity_of", "start", "config", "vocab", (json_int_t)vocab, "numerics", "exact", "cases", "name", "engines", "folder", "", "steps", list,
                                  "files", files);
-    if (err->status == CLOVER_OK && (!manifest || json_dump_file(manifest, WORK "/golden/manifest.json", JSON_INDENT(1)) != 0))
+    if (err->status == CLOVER_OK && (!manifest || json_dump_file(manifest, in_work("golden/manifest.json"), JSON_INDENT(1)) != 0))
         status = error_set(err, CLOVER_SYSTEM, "cannot write the manifest");
     json_decref(manifest);
     return err->status == CLOVER_OK ? status : err->status;
@@ -133,10 +140,10 @@ static CloverStatus thin_step(const char *from, const char *to, Variant v, Clove
 static CloverStatus make_dump(const char *engine, Variant v, CloverError *err) {
     char from[640], to[128];
     bool made;
-    CloverStatus status = output_folder(WORK "/dump", true, &made, err);
+    CloverStatus status = output_folder(in_work("dump"), true, &made, err);
     for (int i = 0; i < STEPS && status == CLOVER_OK; i++) {
         snprintf(from, sizeof from, "%s/%s.safetensors", engine, steps[i].name);
-        snprintf(to, sizeof to, WORK "/dump/%s.safetensors", steps[i].name);
+        snprintf(to, sizeof to, "%s/dump/%s.safetensors", work, steps[i].name);
         status = thin_step(from, to, v, err);
     }
     return status;
@@ -149,7 +156,10 @@ static bool diff_says(CloverNumerics profile, const char *step, const char *prob
     CloverError err;
     Bundle bundle = { 0 };
     DiffResult r = { .first = -1 };
-    const DiffOptions o = { .golden = WORK "/golden", .dump = WORK "/dump", .profile = profile, .margin_rms = DIFF_MARGIN_RMS, .margin_max = DIFF_MARGIN_MAX };
+    char golden[128], dump[128];
+    snprintf(golden, sizeof golden, "%s/golden", work);
+    snprintf(dump, sizeof dump, "%s/dump", work);
+    const DiffOptions o = { .golden = golden, .dump = dump, .profile = profile, .margin_rms = DIFF_MARGIN_RMS, .margin_max = DIFF_MARGIN_MAX };
     CloverStatus status = bundle_open(o.golden, &bundle, &err);
     if (status == CLOVER_OK) status = bundle_verify(&bundle, &err);
     if (status == CLOVER_OK) status = diff_run(&o, &bundle, &r, &err);
@@ -193,16 +203,31 @@ static void one_engine(const char *folder, EngineTold *told, void *user) {
     }
 }
 
+static void clear_work(void) {
+    static const char *const folders[] = { "golden", "dump" };
+    char path[192];
+    for (int f = 0; f < 2; f++) {
+        for (int i = 0; i < STEPS; i++) {
+            snprintf(path, sizeof path, "%s/%s/%s.safetensors", work, folders[f], steps[i].name);
+            unlink(path);
+        }
+        if (f == 0) unlink(in_work("golden/manifest.json"));
+        rmdir(in_work(folders[f]));
+    }
+    rmdir(work);
+}
+
 void vectors_engines(const char *dir, EngineTold *told, void *user) {
     char path[600];
     CloverError err;
     glob_t g = { 0 };
     bool made;
     error_clear(&err);
+    snprintf(work, sizeof work, "build/tmp/vectors-engines-%ld", (long)getpid());
     snprintf(path, sizeof path, "%s/tiny-a/hf", dir);
     CloverStatus status = output_folder("build", true, &made, &err);
     if (status == CLOVER_OK) status = output_folder("build/tmp", true, &made, &err);
-    if (status == CLOVER_OK) status = output_folder(WORK, true, &made, &err);
+    if (status == CLOVER_OK) status = output_folder(work, true, &made, &err);
     if (status == CLOVER_OK) status = make_golden(dir, path, &err);
     if (status != CLOVER_OK) {
         told(user, false, "engines", err.text);
@@ -212,4 +237,5 @@ void vectors_engines(const char *dir, EngineTold *told, void *user) {
     if (glob(path, 0, NULL, &g) == 0)
         for (size_t i = 0; i < g.gl_pathc; i++) one_engine(g.gl_pathv[i], told, user);
     globfree(&g);
+    clear_work();
 }
