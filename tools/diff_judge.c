@@ -144,7 +144,10 @@ static bool readers_agree(const DiffRun *d, const ProbeResult *r) {
 static void set_budget(const DiffRun *d, ProbeResult *r) {
     /* A floor of zero (a value that happens to be exact) does not forbid half a unit in the last place. */
     const double rms = r->added.relative > 0 && isfinite(r->added.relative) ? r->added.rms / r->added.relative : fabs(r->added.expected);
-    const double unit = 0x1p-24;
+    /* Few elements: that the profile happened to round them all the right way says little. */
+    int64_t n = 1;
+    for (int i = 0; i < r->dims; i++) n *= r->shape[i];
+    const double unit = n < 64 && d->options->profile == CLOVER_BF16 ? 0x1p-9 : 0x1p-24;
     r->floor_rms = fmax(r->floor_rms, unit / 2 * rms);
     r->floor_max = fmax(r->floor_max, unit * fmax(rms, fabs(r->added.expected)));
     r->budget_rms = d->result->margin_rms * r->floor_rms;

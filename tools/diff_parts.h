@@ -83,6 +83,10 @@ void choice_settle(Pass *p, int64_t layer, double *data, const double *dump);   
 void choice_keep(Pass *p, const double *values, int64_t n);                             /* pass 1 */
 void choice_take(Pass *p, double *values, int64_t n);                                   /* passes 2 and 3 */
 
+/* ---- diff_profile.c ---- */
+/* Makes a session of the profile's numerics do what its engines do; rules must live as long. */
+void diff_profile(CloverSession *s, CloverNumerics profile, GdnRules *rules);
+
 /* ---- diff_judge.c: from figures to verdicts ---- */
 void diff_judge(DiffRun *d);
 

@@ -466,6 +466,8 @@ static CloverStatus one_pass(Pass *p) {
     double *logits = malloc((size_t)(longest * V) * sizeof *logits);
     int64_t n_snapshots = 0;
     CloverStatus status = snapshots && logits ? clover_session_new(d->model, &o, &s, d->err) : error_memory(d->err, "a pass", (size_t)(longest * V) * sizeof *logits);
+    GdnRules rules;
+    if (status == CLOVER_OK && p->kind != PASS_EXACT && p->kind != PASS_GIVEN) diff_profile(s, d->options->profile, &rules);
     p->session = s;
     for (int64_t i = 0; i < d->end && status == CLOVER_OK && !p->broken; i++) {
         p->step = &c->step[i];

@@ -4,6 +4,7 @@
  * Decoding sees an engine that stands between it and the session and writes down each call. What a broken-off run left
  * is used: a call whose file is there is answered from it, without the session; the first one that is not makes the
  * session catch up with the calls before it, from the saved state where there is one. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -288,7 +289,7 @@ static json_t *id_array(const int32_t *ids, int64_t n) {
 
 /* Everything that decided: what the case did not give is the model's. [BND-3] */
 static json_t *options_json(const CloverDecodeOptions *o, double coreset_top_p) {
-    json_t *j = json_pack("{s:f, s:I, s:I, s:i, s:b, s:f, s:f, s:f, s:I, s:f, s:o}", "threshold", o->threshold, "block", (json_int_t)o->block,
+    json_t *j = json_pack("{s:o, s:I, s:I, s:i, s:b, s:f, s:f, s:f, s:I, s:f, s:o}", "threshold", isnan(o->threshold) ? json_null() : json_real(o->threshold), "block", (json_int_t)o->block,
                           "width", (json_int_t)o->width, "mask_id", (int)o->mask_id, "accept_exact", (int)o->accept_exact, "ratio", o->ratio, "delta", o->delta,
                           "temperature", o->temperature, "top_k", (json_int_t)o->top_k, "top_p", o->top_p, "stops", id_array(o->stops, o->n_stops));
     char seed[24];
