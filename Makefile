@@ -56,7 +56,7 @@ FLAGS_avx512 := -mavx512f -mprefer-vector-width=512
 
 LIB_OBJS := $(patsubst %.c,$(B)/%.o,$(filter-out $(KERNELS),$(wildcard ref/*.c ref/*/*.c))) \
             $(if $(KERNELS),$(ISAS:%=$(B)/ref/math/kernels_%.o))
-TOOL_OBJS := $(patsubst %.c,$(B)/%.o,$(wildcard tools/*.c))
+TOOL_OBJS := $(patsubst %.c,$(B)/%.o,$(wildcard tools/*.c tools/hypotheses/*.c))
 SUITES := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c))
 SUPPORT_OBJS := $(patsubst %.c,$(B)/%.o,$(filter-out tests/test_%.c tests/vectors%.c tests/bits.c,$(wildcard tests/*.c)))
 VECTORS_OBJS := $(patsubst %.c,$(B)/%.o,$(wildcard tests/vectors*.c))
