@@ -28,7 +28,7 @@ static void add(Run *run, const double *y, int64_t n, double *h) {
 /* [LAY-3] */
 static void head(Run *run, const Weights *w, const double *x, int64_t T, double *logits) { linear(run, &w->head, x, T, logits); }
 
-const TrunkRules trunk_rules = { embed, norm, add, head };
+const TrunkRules trunk_rules = { .embed = embed, .norm = norm, .add = add, .head = head };
 const Rules right_rules = { &trunk_rules, &attn_causal, &attn_preview, &gdn_causal, &gdn_preview, &moe_causal, &moe_preview };
 
 /* ---- one step's buffers ---------------------------------------------------------------------------------------- */
@@ -162,10 +162,12 @@ static void forward(CloverSession *s, Step *st, const State *before) {
         tap(&t, "attn_norm", st->x, 2, T, D);
         if (c->full_attention[l]) attention(s, st, &t, l, layer);
         else gated_delta_net(s, st, &t, l, layer, before);
-        trunk->add(&s->run, c->full_attention[l] ? st->attn.out : st->gdn.out, T * D, st->h);
+        const double *mixed = c->full_attention[l] ? st->attn.out : st->gdn.out;
+        if (trunk->add_mixer) trunk->add_mixer(&s->run, layer, c, mixed, T, st->h);
+        else trunk->add(&s->run, mixed, T * D, st->h);
         tap(&t, "mixer_residual", st->h, 2, T, D);
 
-        trunk->norm(&s->run, layer->ffn_norm, c, st->h, T, st->x);
+        (trunk->ffn_norm ? trunk->ffn_norm : trunk->norm)(&s->run, layer->ffn_norm, c, st->h, T, st->x);
         tap(&t, "ffn_norm", st->x, 2, T, D);
         st->moe.top_p = s->coreset_top_p;
         moe_layer(&s->run, &t, &layer->moe, st->preview ? s->rules.moe_preview : s->rules.moe_commit, &st->moe);
@@ -175,7 +177,7 @@ static void forward(CloverSession *s, Step *st, const State *before) {
     if (run_failed(&s->run)) return;
 
     t.layer = -1;
-    trunk->norm(&s->run, w->norm, c, st->h, T, st->x);
+    (trunk->final_norm ? trunk->final_norm : trunk->norm)(&s->run, w->norm, c, st->h, T, st->x);
     tap(&t, "final_norm", st->x, 2, T, D);
     if (st->rows == 0) return;
     trunk->head(&s->run, w, st->x + (T - st->rows) * D, st->rows, st->logits);

@@ -12,6 +12,10 @@ typedef struct TrunkRules {
     void (*norm)(Run *run, const double *weight, const CloverConfig *c, const double *h, int64_t T, double *x);   /* before a mixer, a MoE, the head */
     void (*add)(Run *run, const double *y, int64_t n, double *h);                                                /* h += y, n elements */
     void (*head)(Run *run, const Weights *w, const double *x, int64_t T, double *logits);                        /* logits [T, V] */
+    /* Rules of single places, for hypotheses; NULL: as above. */
+    void (*ffn_norm)(Run *run, const double *weight, const CloverConfig *c, const double *h, int64_t T, double *x);     /* before a MoE */
+    void (*final_norm)(Run *run, const double *weight, const CloverConfig *c, const double *h, int64_t T, double *x);   /* before the head */
+    void (*add_mixer)(Run *run, const LayerW *w, const CloverConfig *c, const double *y, int64_t T, double *h);         /* the mixer's output */
 } TrunkRules;
 
 typedef struct Rules {
