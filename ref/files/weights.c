@@ -99,7 +99,7 @@ static const Role diffusion_roles[] = {
 /* Experts: one tensor [E, rows, cols] for all, the gate and up halves together or, in a GGUF, apart; or in HF three tensors
  * an expert. */
 typedef struct Experts {
-    const char *gguf[2], *hf[2];
+    const char *gguf[ALTERNATIVES], *hf[ALTERNATIVES];   /* two at most, then NULL */
     Size rows, cols;         /* of one expert */
     bool up;                 /* the second half of rows is up */
     size_t field;            /* in ExpertW */
@@ -585,6 +585,35 @@ static void set_sizes(int64_t size[SIZES], const CloverConfig *c) {
         [FS] = c->shared_width,
     };
     memcpy(size, of, sizeof of);
+}
+
+static const Role *role_named(const Role *roles, size_t n, const char *gguf) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(roles[i].gguf[0], gguf) == 0) return &roles[i];
+    return NULL;
+}
+
+bool weights_describe(const char *gguf, const CloverConfig *config, WeightRole *out) {
+    static const Experts *const experts[] = { &gate_experts, &up_experts, &down_experts };
+    int64_t size[SIZES];
+    set_sizes(size, config);
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(experts[i]->gguf[0], gguf) != 0) continue;
+        const Experts *in_hf = i < 2 ? &gate_up_experts : &down_experts;
+        *out = (WeightRole){ .gguf = experts[i]->gguf, .hf = in_hf->hf, .single = single_expert[i].hf[0], .experts = size[E],
+                             .rows = size[experts[i]->rows], .cols = size[experts[i]->cols], .half = i < 2 ? i : -1 };
+        return true;
+    }
+    const Role *role = role_named(model_roles, COUNT(model_roles), gguf), *diffusion = role_named(diffusion_roles, COUNT(diffusion_roles), gguf);
+    if (!role) role = role_named(&head_role, 1, gguf);
+    if (!role) role = role_named(every_layer, COUNT(every_layer), gguf);
+    if (!role) role = role_named(attention_layer, COUNT(attention_layer), gguf);
+    if (!role) role = role_named(gdn_layer_roles, COUNT(gdn_layer_roles), gguf);
+    if (!role) role = diffusion;
+    if (!role) return false;
+    *out = (WeightRole){ .gguf = role->gguf, .hf = role->hf, .form = (RoleForm)role->form, .heads = (RoleHeads)role->heads,   /* the same order */
+                         .rows = size[role->rows], .cols = size[role->cols], .half = -1, .diffusion = diffusion != NULL };
+    return true;
 }
 
 static void set_where(Binder *b) {

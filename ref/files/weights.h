@@ -89,4 +89,20 @@ void weights_free(Weights *w);
  * "embed_tokens.weight"), whatever the layer; NULL when no role has it. [TEN-1, TEN-3] */
 const char *weights_role(const char *name, NameForm form);
 
+/* What stands behind a role, for tools that write, compare and mend files. [TEN-1, TEN-5, TEN-6, TEN-7] */
+typedef enum RoleForm { ROLE_MATRIX, ROLE_PLAIN, ROLE_LAYER_NORM, ROLE_HEAD_NORM, ROLE_RATE } RoleForm;
+typedef enum RoleHeads { ROLE_NO_HEADS, ROLE_QKV_ROWS, ROLE_V_ROWS, ROLE_HEAD_ROWS, ROLE_V_COLS } RoleHeads;
+typedef struct WeightRole {
+    const char *const *gguf, *const *hf;   /* [3] the names it may have behind the layer's prefix, the usual one first, then NULL */
+    const char *single;              /* of experts: HF's name behind mlp.experts.E., else NULL */
+    RoleForm form;
+    RoleHeads heads;
+    int64_t experts, rows, cols;     /* experts 0: none; a vector's cols are 1 */
+    int half;                        /* of experts' gate and up, which HF keeps in one tensor: 0 and 1, else -1 */
+    bool diffusion;
+} WeightRole;
+
+/* The role that has this usual GGUF name behind the layer's prefix ("attn_q.weight"); false: none has. */
+bool weights_describe(const char *gguf, const CloverConfig *config, WeightRole *out);
+
 #endif
