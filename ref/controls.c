@@ -13,7 +13,7 @@ double controls_ramp(int64_t position, int64_t start, int64_t window, double str
 }
 
 /* [CTL-2, CTL-3] Penalties: only ids that stand in the response; repetition sees what presence left. */
-static void apply_penalties(double *logits, const ControlContext *c) {
+void controls_penalise(double *logits, const ControlContext *c) {
     const CloverControls *k = c->controls;
     for (int64_t id = 0; id < c->vocab; id++) {
         if (c->counts[id] == 0) continue;
@@ -26,6 +26,12 @@ static void apply_penalties(double *logits, const ControlContext *c) {
     }
 }
 
+/* [AR-2] */
+void controls_mask(double *logits, int32_t mask_id) { logits[mask_id] = -INFINITY; }
+
+static const ControlRules right = { controls_penalise, controls_mask };
+static const ControlRules *rules_of(const ControlContext *c) { return c->rules ? c->rules : &right; }
+
 static bool listed_before(const int32_t *ids, int64_t i) {
     for (int64_t j = 0; j < i; j++) if (ids[j] == ids[i]) return true;
     return false;
@@ -33,7 +39,7 @@ static bool listed_before(const int32_t *ids, int64_t i) {
 
 void controls_apply(double *logits, const ControlContext *c, int64_t position, bool think_end_in_block) {
     const CloverControls *k = c->controls;
-    apply_penalties(logits, c);
+    rules_of(c)->penalise(logits, c);
 
     /* [CTL-5, CTL-6] Ramps come after the penalties. A strength of zero is off whatever its window says. */
     if (k->dllm_length_penalty != 0) {
@@ -60,7 +66,7 @@ CloverStatus controls_process(double *logits, const ControlContext *c, int64_t p
                          (long long)position, (long long)id, isnan(logits[id]) ? "NaN" : "+infinity");
 
     controls_apply(logits, c, position, think_end_in_block);
-    if (c->mask_id >= 0) logits[c->mask_id] = -INFINITY;     /* [AR-2] the mask is never an answer */
+    if (c->mask_id >= 0) rules_of(c)->mask(logits, c->mask_id);
 
     id = first_unusable(logits, c->vocab);
     if (id >= 0)

@@ -4,15 +4,28 @@
 
 #include "clover.h"
 
+typedef struct ControlContext ControlContext;
+
+/* What a decoding fault may point elsewhere. logits: [V] */
+typedef struct ControlRules {
+    void (*penalise)(double *logits, const ControlContext *c);       /* counts and presence, then repetition [CTL-2, CTL-3] */
+    void (*mask)(double *logits, int32_t mask_id);                   /* the mask is never an answer [AR-2] */
+} ControlRules;
+
+/* The right ones. */
+void controls_penalise(double *logits, const ControlContext *c);
+void controls_mask(double *logits, int32_t mask_id);
+
 /* What processing a row needs besides its logits. */
-typedef struct ControlContext {
+struct ControlContext {
+    const ControlRules *rules;       /* NULL: the right ones */
     const CloverControls *controls;
     const int32_t *stops;            /* [n_stops] */
     int64_t n_stops;
     int32_t mask_id;                 /* -1: none */
     int64_t vocab;                   /* V */
     const int64_t *counts;           /* [V] how often each id stands in the response so far; never the prompt's ids [CTL-7] */
-} ControlContext;
+};
 
 /* clamp((position - start) / window, 0, 1) * strength; positions count from 1 in the response. window > 0. */
 double controls_ramp(int64_t position, int64_t start, int64_t window, double strength);

@@ -10,6 +10,14 @@
 #include "error.h"
 #include "math/rowwise.h"
 
+const DecodeRules decode_rules = {
+    .control = { controls_penalise, controls_mask },
+    .best = row_argmax, .count_prompt = NULL,
+    .block_rows = denoise_block_rows, .confident = denoise_confident, .most_probable = denoise_most_probable, .revise = NULL,
+    .keep_block = denoise_keep_block,
+    .accept = draft_accept, .rewind = draft_rewind,
+};
+
 /* ---- the frame -------------------------------------------------------------------------------------------------- */
 
 double *decoder_row(const Decoder *d, int64_t row) {
@@ -17,7 +25,7 @@ double *decoder_row(const Decoder *d, int64_t row) {
 }
 
 CloverStatus decoder_process(Decoder *d, int64_t row, int64_t position, bool think_end_in_block) {
-    ControlContext context = { .controls = &d->options->controls, .stops = d->options->stops, .n_stops = d->options->n_stops,
+    ControlContext context = { .rules = &d->rules->control, .controls = &d->options->controls, .stops = d->options->stops, .n_stops = d->options->n_stops,
                                .mask_id = d->options->mask_id, .vocab = d->engine->vocab, .counts = d->counts };
     CloverStatus status = controls_process(decoder_row(d, row), &context, position, think_end_in_block, d->err);
     if (status != CLOVER_OK) return status;
@@ -29,7 +37,7 @@ CloverStatus decoder_process(Decoder *d, int64_t row, int64_t position, bool thi
 int32_t decoder_choose(Decoder *d, int64_t row) {
     const CloverDecodeOptions *o = d->options;
     int64_t vocab = d->engine->vocab;
-    if (o->temperature == 0) return row_argmax(decoder_row(d, row), vocab);
+    if (o->temperature == 0) return d->rules->best(decoder_row(d, row), vocab);
     sample_distribution(d->distribution, decoder_row(d, row), vocab, o->temperature, o->top_k, o->top_p, d->ranked);
     return sample_draw(d->distribution, vocab, generator_uniform(&d->generator));
 }
@@ -117,8 +125,8 @@ static void decoder_release(Decoder *d) {
     free(d->ranked);
 }
 
-CloverStatus clover_decode(const CloverEngine *engine, const CloverDecodeOptions *options, const int32_t *prompt, int64_t n_prompt,
-                           CloverListener *listener, void *user, int32_t *out, int64_t *n_out, CloverError *err) {
+CloverStatus decode_with_rules(const CloverEngine *engine, const DecodeRules *rules, const CloverDecodeOptions *options, const int32_t *prompt,
+                               int64_t n_prompt, CloverListener *listener, void *user, int32_t *out, int64_t *n_out, CloverError *err) {
     *n_out = 0;
     CloverStatus status = decode_check(engine, options, prompt, n_prompt, err);
     if (status != CLOVER_OK) return status;
@@ -126,6 +134,7 @@ CloverStatus clover_decode(const CloverEngine *engine, const CloverDecodeOptions
     Decoder d;
     memset(&d, 0, sizeof d);
     d.engine = engine;
+    d.rules = rules;
     d.options = options;
     d.prompt = prompt;
     d.n_prompt = n_prompt;
@@ -137,6 +146,7 @@ CloverStatus clover_decode(const CloverEngine *engine, const CloverDecodeOptions
 
     status = decoder_allocate(&d);
     if (status == CLOVER_OK) {
+        if (rules->count_prompt) rules->count_prompt(d.counts, prompt, n_prompt);
         switch (options->mode) {
         case CLOVER_AR: status = decode_ar(&d); break;
         case CLOVER_DENOISE: status = decode_denoise(&d); break;
@@ -146,4 +156,9 @@ CloverStatus clover_decode(const CloverEngine *engine, const CloverDecodeOptions
     *n_out = d.n_response;
     decoder_release(&d);
     return status;
+}
+
+CloverStatus clover_decode(const CloverEngine *engine, const CloverDecodeOptions *options, const int32_t *prompt, int64_t n_prompt,
+                           CloverListener *listener, void *user, int32_t *out, int64_t *n_out, CloverError *err) {
+    return decode_with_rules(engine, &decode_rules, options, prompt, n_prompt, listener, user, out, n_out, err);
 }

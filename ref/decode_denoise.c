@@ -3,18 +3,6 @@
 #include "decoder.h"
 #include "error.h"
 
-/* A block being resolved; n rows, read by the preview whole at every pass. */
-typedef struct Block {
-    int64_t n;
-    int32_t *ids;                    /* [n] the mask id where masked */
-    bool *masked;                    /* [n] */
-    int64_t left;                    /* rows still masked */
-    CloverCandidate *candidates;     /* [n] this pass's, one per row still masked, in ascending rows */
-    int64_t n_candidates;
-    int64_t *fixed;                  /* [n] rows that this pass fixed */
-    int64_t n_fixed;
-} Block;
-
 static CloverStatus block_allocate(Block *b, int64_t n, CloverError *err) {
     size_t rows = (size_t)n;
     *b = (Block){ .n = n };
@@ -69,16 +57,22 @@ static void fix(Block *b, const CloverCandidate *c) {
     b->fixed[b->n_fixed++] = c->row;
 }
 
+/* [DEN-3] */
+bool denoise_confident(double p, double threshold) { return p > threshold; }
+
+/* [DEN-4] */
+int64_t denoise_most_probable(const CloverCandidate *c, int64_t n) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++) if (c[i].p > c[best].p) best = i;
+    return best;
+}
+
 /* [DEN-3] Fixes every row strictly above the threshold; [DEN-4] when none is, the most probable (equal: the lowest row). */
-static void fix_confident(Block *b, double threshold) {
-    const CloverCandidate *best = &b->candidates[0];
+static void fix_confident(const DecodeRules *rules, Block *b, double threshold) {
     b->n_fixed = 0;
-    for (int64_t i = 0; i < b->n_candidates; i++) {
-        const CloverCandidate *c = &b->candidates[i];
-        if (c->p > threshold) fix(b, c);
-        if (c->p > best->p) best = c;
-    }
-    if (b->n_fixed == 0) fix(b, best);
+    for (int64_t i = 0; i < b->n_candidates; i++)
+        if (rules->confident(b->candidates[i].p, threshold)) fix(b, &b->candidates[i]);
+    if (b->n_fixed == 0) fix(b, &b->candidates[rules->most_probable(b->candidates, b->n_candidates)]);
 }
 
 static void tell_pass(Decoder *d, const Block *b, int64_t pass) {
@@ -102,7 +96,8 @@ static CloverStatus resolve(Decoder *d, Block *b) {
         CloverStatus status = decoder_preview(d, b->ids, b->n);
         if (status == CLOVER_OK) status = propose(d, b);
         if (status != CLOVER_OK) return status;
-        fix_confident(b, d->options->threshold);
+        fix_confident(d->rules, b, d->options->threshold);
+        if (d->rules->revise && (status = d->rules->revise(d, b)) != CLOVER_OK) return status;
         tell_pass(d, b, pass);
         if (d->finished) break;                      /* the listener has heard enough */
     }
@@ -122,6 +117,12 @@ static void output_block(Decoder *d, const Block *b) {
     for (int64_t t = 0; t < emitted; t++) decoder_output(d, b->ids[t]);
 }
 
+/* [DEN-1, DEN-7] Wherever a block begins and however small the budget, it has all its rows. */
+int64_t denoise_block_rows(const Decoder *d) { return d->options->block; }
+
+/* [DEN-6] What the previews computed stays out of the state; the causal path computes the block anew. */
+CloverStatus denoise_keep_block(Decoder *d, const Block *b) { return decoder_commit(d, b->ids, b->n, 0); }
+
 /* [DEN-1] The prompt is committed whole and the first block starts right after it; [DEN-7] a block is always previewed at
  * its full size; [DEN-6] it is committed only when another one follows. */
 CloverStatus decode_denoise(Decoder *d) {
@@ -129,11 +130,12 @@ CloverStatus decode_denoise(Decoder *d) {
     CloverStatus status = block_allocate(&b, d->options->block, d->err);
     if (status == CLOVER_OK) status = decoder_commit(d, d->prompt, d->n_prompt, 0);
     while (status == CLOVER_OK) {
+        b.n = d->rules->block_rows(d);
         status = resolve(d, &b);
         if (status != CLOVER_OK || d->finished) break;
         output_block(d, &b);
         if (d->finished) break;
-        status = decoder_commit(d, b.ids, b.n, 0);
+        status = d->rules->keep_block(d, &b);
     }
     block_release(&b);
     return status;

@@ -4,15 +4,6 @@
 #include "error.h"
 #include "math/elementary.h"
 
-/* One round. Row j of the verify predicts what follows candidate j, so it judges candidate j+1. */
-typedef struct Round {
-    int64_t w;                       /* candidates */
-    int32_t *draft;                  /* [w] the pending token first */
-    CloverJudged *judged;            /* [w-1] */
-    int64_t n_judged, accepted;
-    int32_t bonus;
-} Round;
-
 /* [DRA-2] The width is halved while it exceeds the tokens still wanted. */
 static int64_t round_width(const Decoder *d) {
     int64_t wanted = d->options->max_tokens - d->n_response, w = decode_draft_width(d->options);
@@ -29,19 +20,23 @@ static CloverStatus propose(Decoder *d, Round *r, int32_t pending) {
     CloverStatus status = decoder_preview(d, r->draft, r->w);
     for (int64_t t = 1; t < r->w && status == CLOVER_OK; t++) {
         status = decoder_process(d, t, d->n_response + t, false);
-        if (status == CLOVER_OK) r->draft[t] = row_argmax(decoder_row(d, t), d->engine->vocab);
+        if (status == CLOVER_OK) r->draft[t] = d->rules->best(decoder_row(d, t), d->engine->vocab);
     }
     return status;
 }
 
 /* [DRA-5] p(c) >= min(ratio, delta e^-H) and p(c) > 0, or, in exact mode, c is the argmax. The row is processed. */
-static CloverJudged judge(const Decoder *d, int64_t row, int32_t candidate) {
+bool draft_accept(const Decoder *d, int64_t row, const CloverJudged *j) {
     const CloverDecodeOptions *o = d->options;
-    CloverJudged j = { .id = candidate, .p = d->p[candidate], .entropy = row_entropy(d->p, d->engine->vocab) };
-    double bound = o->delta * el_exp(-j.entropy);
+    if (o->accept_exact) return j->id == d->rules->best(decoder_row(d, row), d->engine->vocab);
+    double bound = o->delta * el_exp(-j->entropy);
     if (bound > o->ratio) bound = o->ratio;
-    if (o->accept_exact) j.accepted = candidate == row_argmax(decoder_row(d, row), d->engine->vocab);
-    else j.accepted = j.p >= bound && j.p > 0;
+    return j->p >= bound && j->p > 0;
+}
+
+static CloverJudged judge(const Decoder *d, int64_t row, int32_t candidate) {
+    CloverJudged j = { .id = candidate, .p = d->p[candidate], .entropy = row_entropy(d->p, d->engine->vocab) };
+    j.accepted = d->rules->accept(d, row, &j);
     return j;
 }
 
@@ -65,8 +60,7 @@ static CloverStatus verify(Decoder *d, Round *r) {
 
 /* [DRA-7] The state keeps the pending token and the accepted ones. Committing them again after the restore gives the
  * same bits as having committed only them: a causal commit may be split anywhere. */
-static CloverStatus rewind_to_accepted(Decoder *d, const Round *r, const void *before) {
-    if (r->accepted + 1 == r->w) return CLOVER_OK;
+CloverStatus draft_rewind(Decoder *d, const Round *r, const void *before) {
     CloverStatus status = d->engine->restore(d->engine->self, before, d->err);
     if (status == CLOVER_OK) status = decoder_commit(d, r->draft, r->accepted + 1, 0);
     return status;
@@ -92,7 +86,7 @@ static CloverStatus run_round(Decoder *d, Round *r, int32_t pending) {
     CloverStatus status = propose(d, r, pending);
     if (status == CLOVER_OK && r->w > 1) status = d->engine->snapshot(d->engine->self, &before, d->err);
     if (status == CLOVER_OK) status = verify(d, r);
-    if (status == CLOVER_OK) status = rewind_to_accepted(d, r, before);
+    if (status == CLOVER_OK && r->accepted + 1 < r->w) status = d->rules->rewind(d, r, before);
     if (before) d->engine->snapshot_free(d->engine->self, before);
     if (status != CLOVER_OK) return status;
 
