@@ -19,6 +19,7 @@ static const Command commands[] = {
     { "synth", "write a random model of any shape, type and file form", cmd_synth },
     { "diff", "where an engine first leaves the reference", cmd_diff },
     { "explain", "walk one row through one layer: clauses, formulas, shapes, numbers", cmd_explain },
+    { "convert", "write a right GGUF of a Hugging Face folder", cmd_convert },
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
