@@ -111,8 +111,8 @@ static CloverStatus step_init(Step *s, const CloverConfig *c, int64_t past, Clov
 
 /* ---- layers ---------------------------------------------------------------------------------------------------- */
 
-/* The last taps-1 rows of [ring | step's raw qkv]; from may be to. [STA-2] */
-static void roll_ring(double *to, const double *from, const double *qkv, const CloverConfig *c, int64_t T) {
+/* [STA-2] */
+void roll_ring(double *to, const double *from, const double *qkv, const CloverConfig *c, int64_t T) {
     const int64_t past = c->taps - 1, C = 2 * c->key_heads * c->key_width + c->value_heads * c->value_width;
     for (int64_t r = 0; r < past; r++) {
         const double *row = T + r < past ? from + (T + r) * C : qkv + (T + r - past) * C;

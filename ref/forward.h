@@ -42,6 +42,9 @@ struct CloverSession {
 
 struct CloverSnapshot { State state; };
 
+/* to: the last taps-1 rows of [from | qkv [T, C]], a ring moved on by T raw rows; from may be to. [STA-2] */
+void roll_ring(double *to, const double *from, const double *qkv, const CloverConfig *c, int64_t T);
+
 /* Rows a commit computes at once, when nobody watches: any number gives the same bits, this one bounds the buffers. [STA-3] */
 enum { COMMIT_ROWS = 128 };
 

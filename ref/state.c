@@ -5,17 +5,17 @@
 #include "error.h"
 #include "state.h"
 
-static int64_t kv_row(const CloverConfig *c) { return c->kv_heads * c->head_width; }
-static int64_t ring_size(const CloverConfig *c) { return (c->taps - 1) * (2 * c->key_heads * c->key_width + c->value_heads * c->value_width); }
-static int64_t S_size(const CloverConfig *c) { return c->value_heads * c->key_width * c->value_width; }
+int64_t state_kv_row(const CloverConfig *c) { return c->kv_heads * c->head_width; }
+int64_t state_ring_size(const CloverConfig *c) { return (c->taps - 1) * (2 * c->key_heads * c->key_width + c->value_heads * c->value_width); }
+int64_t state_S_size(const CloverConfig *c) { return c->value_heads * c->key_width * c->value_width; }
 
 /* Bytes of a state, or 0 when they do not fit a size_t. */
 static size_t state_bytes(const CloverConfig *c, int64_t capacity) {
     size_t total = 0;
     for (int64_t l = 0; l < c->layers; l++) {
         size_t doubles, bytes;
-        if (c->full_attention[l] ? __builtin_mul_overflow((size_t)capacity, 2 * (size_t)kv_row(c), &doubles)
-                                 : __builtin_add_overflow((size_t)ring_size(c), (size_t)S_size(c), &doubles)) return 0;
+        if (c->full_attention[l] ? __builtin_mul_overflow((size_t)capacity, 2 * (size_t)state_kv_row(c), &doubles)
+                                 : __builtin_add_overflow((size_t)state_ring_size(c), (size_t)state_S_size(c), &doubles)) return 0;
         if (__builtin_mul_overflow(doubles, sizeof(double), &bytes) || __builtin_add_overflow(total, bytes, &total)) return 0;
     }
     return total ? total : 1;
@@ -35,8 +35,8 @@ CloverStatus state_init(State *s, const CloverConfig *c, int64_t capacity, Clove
     bool ok = s->layer != NULL;
     for (int64_t l = 0; ok && l < c->layers; l++) {
         LayerState *layer = &s->layer[l];
-        if (c->full_attention[l]) ok = (layer->k = zeros(capacity * kv_row(c))) && (layer->v = zeros(capacity * kv_row(c)));
-        else ok = (layer->ring = zeros(ring_size(c))) && (layer->S = zeros(S_size(c)));
+        if (c->full_attention[l]) ok = (layer->k = zeros(capacity * state_kv_row(c))) && (layer->v = zeros(capacity * state_kv_row(c)));
+        else ok = (layer->ring = zeros(state_ring_size(c))) && (layer->S = zeros(state_S_size(c)));
     }
     if (ok) return CLOVER_OK;
     state_free(s);
@@ -59,8 +59,8 @@ void state_reset(State *s) {
     s->position = 0;
     for (int64_t l = 0; l < c->layers; l++)
         if (!c->full_attention[l]) {
-            memset(s->layer[l].ring, 0, (size_t)ring_size(c) * sizeof(double));
-            memset(s->layer[l].S, 0, (size_t)S_size(c) * sizeof(double));
+            memset(s->layer[l].ring, 0, (size_t)state_ring_size(c) * sizeof(double));
+            memset(s->layer[l].S, 0, (size_t)state_S_size(c) * sizeof(double));
         }
 }
 
@@ -74,12 +74,12 @@ CloverStatus state_copy(State *to, const State *from, CloverError *err) {
         const LayerState *a = &from->layer[l];
         LayerState *b = &to->layer[l];
         if (c->full_attention[l]) {
-            const size_t bytes = (size_t)(from->position * kv_row(c)) * sizeof(double);
+            const size_t bytes = (size_t)(from->position * state_kv_row(c)) * sizeof(double);
             memcpy(b->k, a->k, bytes);
             memcpy(b->v, a->v, bytes);
         } else {
-            memcpy(b->ring, a->ring, (size_t)ring_size(c) * sizeof(double));
-            memcpy(b->S, a->S, (size_t)S_size(c) * sizeof(double));
+            memcpy(b->ring, a->ring, (size_t)state_ring_size(c) * sizeof(double));
+            memcpy(b->S, a->S, (size_t)state_S_size(c) * sizeof(double));
         }
     }
     return CLOVER_OK;
@@ -97,11 +97,11 @@ uint64_t state_hash(const State *s) {
     for (int64_t l = 0; l < c->layers; l++) {
         const LayerState *layer = &s->layer[l];
         if (c->full_attention[l]) {
-            const size_t bytes = (size_t)(s->position * kv_row(c)) * sizeof(double);
+            const size_t bytes = (size_t)(s->position * state_kv_row(c)) * sizeof(double);
             hash = fnv1a(fnv1a(hash, layer->k, bytes), layer->v, bytes);
         } else {
-            hash = fnv1a(hash, layer->ring, (size_t)ring_size(c) * sizeof(double));
-            hash = fnv1a(hash, layer->S, (size_t)S_size(c) * sizeof(double));
+            hash = fnv1a(hash, layer->ring, (size_t)state_ring_size(c) * sizeof(double));
+            hash = fnv1a(hash, layer->S, (size_t)state_S_size(c) * sizeof(double));
         }
     }
     return hash;

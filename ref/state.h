@@ -22,4 +22,9 @@ void state_reset(State *s);
 CloverStatus state_copy(State *to, const State *from, CloverError *err);   /* same config; to's capacity must hold from's position */
 uint64_t state_hash(const State *s);
 
+/* Numbers in one position's keys (and in its values), in a ring, in an S. */
+int64_t state_kv_row(const CloverConfig *c);
+int64_t state_ring_size(const CloverConfig *c);
+int64_t state_S_size(const CloverConfig *c);
+
 #endif

@@ -1,0 +1,59 @@
+/* in_force.c - hypotheses at work on a session: its rules pointed elsewhere, a parameter changed, its state meddled with. [HYP] */
+#include <stdlib.h>
+#include <string.h>
+#include "../../ref/error.h"
+#include "hypothesis.h"
+
+enum { SLOTS = sizeof ((HypothesisMemory *)0)->layer / sizeof *((HypothesisMemory *)0)->layer };
+
+static void point_at(Rules *r, const HypothesisRules *to) {
+    *r = (Rules){ .trunk = &to->trunk, .attn_commit = &to->attn[0], .attn_preview = &to->attn[1], .gdn_commit = &to->gdn[0], .gdn_preview = &to->gdn[1],
+                  .moe_commit = &to->moe[0], .moe_preview = &to->moe[1] };
+}
+
+static CloverStatus remember(HypothesisMemory *m, int64_t layers, CloverError *err) {
+    m->layers = layers;
+    for (int i = 0; i < SLOTS; i++)
+        if (!(m->layer[i] = calloc((size_t)layers, sizeof *m->layer[i]))) return error_memory(err, "a state fault's memory", (size_t)layers * sizeof *m->layer[i]);
+    return CLOVER_OK;
+}
+
+CloverStatus in_force_begin(InForce *f, const Hypothesis *const *h, int n, CloverSession *s, CloverError *err) {
+    memset(f, 0, sizeof *f);
+    if (n > IN_FORCE_MAX) return error_set(err, CLOVER_USAGE, "%d hypotheses at once, %d are the most", n, (int)IN_FORCE_MAX);
+    const Rules *now = &s->rules;
+    f->rules = (HypothesisRules){ *now->trunk, { *now->attn_commit, *now->attn_preview }, { *now->gdn_commit, *now->gdn_preview }, { *now->moe_commit, *now->moe_preview } };
+    f->decoding = decode_rules;
+    for (int i = 0; i < n; i++) {
+        f->h[f->n++] = h[i];
+        if (remember(&f->memory[i], s->c.layers, err) != CLOVER_OK) return err->status;
+        if (h[i]->rules) h[i]->rules(&f->rules);
+        if (h[i]->parameter) h[i]->parameter(s);
+        if (h[i]->decoding) h[i]->decoding(&f->decoding);
+    }
+    point_at(&s->rules, &f->rules);
+    return CLOVER_OK;
+}
+
+void in_force_observe(InForce *f, const CloverSession *s, bool preview, const char *name, const double *data, const int64_t *shape, int dims) {
+    for (int i = 0; i < f->n; i++)
+        if (f->h[i]->observe) f->h[i]->observe(&f->memory[i], s, preview, name, data, shape, dims);
+}
+
+CloverStatus in_force_at(InForce *f, CloverSession *s, HypothesisMoment moment, int64_t rows, CloverError *err) {
+    error_clear(err);
+    for (int i = 0; i < f->n && err->status == CLOVER_OK; i++)
+        if (f->h[i]->at) f->h[i]->at(&f->memory[i], s, moment, rows, err);
+    return err->status;
+}
+
+void in_force_end(InForce *f) {
+    for (int i = 0; i < f->n; i++) {
+        HypothesisMemory *m = &f->memory[i];
+        for (int k = 0; k < SLOTS; k++) {
+            for (int64_t l = 0; m->layer[k] && l < m->layers; l++) free(m->layer[k][l].data);
+            free(m->layer[k]);
+        }
+    }
+    memset(f, 0, sizeof *f);
+}
