@@ -20,6 +20,7 @@ static const Command commands[] = {
     { "diff", "where an engine first leaves the reference", cmd_diff },
     { "explain", "walk one row through one layer: clauses, formulas, shapes, numbers", cmd_explain },
     { "convert", "write a right GGUF of a Hugging Face folder", cmd_convert },
+    { "compare", "tell two model files apart by meaning, tensor by tensor", cmd_compare },
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

@@ -10,5 +10,6 @@ int cmd_synth(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
+int cmd_compare(int argc, char **argv);
 
 #endif
