@@ -18,6 +18,7 @@ static const Command commands[] = {
     { "inspect", "what a model file holds, lacks and can run", cmd_inspect },
     { "synth", "write a random model of any shape, type and file form", cmd_synth },
     { "diff", "where an engine first leaves the reference", cmd_diff },
+    { "hypotheses", "the catalogue of known mistakes, and engines that make them", cmd_hypotheses },
     { "explain", "walk one row through one layer: clauses, formulas, shapes, numbers", cmd_explain },
     { "convert", "write a right GGUF of a Hugging Face folder", cmd_convert },
     { "compare", "tell two model files apart by meaning, tensor by tensor", cmd_compare },

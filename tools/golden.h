@@ -3,6 +3,8 @@
 #define CLOVER_GOLDEN_H
 
 #include "case.h"
+#include "../ref/files/dtype.h"
+#include "hypotheses/hypothesis.h"
 
 /* One case, ready to run. */
 typedef struct GoldenCase {          /* what it points to in the case's JSON is borrowed: keep that */
@@ -17,7 +19,15 @@ typedef struct GoldenCase {          /* what it points to in the case's JSON is 
     int64_t capacity;                /* positions */
 } GoldenCase;
 
+/* Cases run by an engine with known mistakes: what comes out is its dump, no bundle. [HYP] */
+typedef struct GoldenFaults {
+    const Hypothesis *const *h;      /* [n] */
+    int n;
+    DType type;                      /* of the dump's floats */
+} GoldenFaults;
+
 typedef struct Golden {
+    const GoldenFaults *faults;      /* NULL: the right engine */
     const ModelArgs *args;
     const CloverModel *model;
     json_t *plan;                    /* the manifest, but for files and the steps of runs: what two runs must share to go on where one stopped */
@@ -76,6 +86,8 @@ json_t *plan_of_manifest(const json_t *manifest);
 bool path_exists(const char *path);
 /* Removes what a killed run was about to write: NAME.partial-PID. */
 void remove_partials(const char *folder);
+/* A file, or a folder and what is in it. Links are removed, not followed. */
+void remove_all(const char *path);
 /* Keys sorted and reals with all their digits, so that equal things are equal bytes. */
 CloverStatus write_sorted_json(const char *path, const json_t *json, CloverError *err);
 

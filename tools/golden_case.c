@@ -26,6 +26,7 @@ typedef struct CaseRun {
     const char *const *step_names;   /* of a case of steps, by call; NULL: numbered */
     int64_t vocab;
     CloverSession *session;
+    InForce in_force;                /* of the golden's faults */
     Record record;
     char *state_path;
     Call *call; int64_t n, room;     /* so far, the one being made last */
@@ -88,6 +89,7 @@ static CloverStatus catch_up(CaseRun *r, CloverError *err) {
 /* Saves the state so that a broken-off case need not begin anew, as often as that takes a twentieth of the time. */
 static CloverStatus save_state(CaseRun *r, CloverError *err) {
     const double start = now();
+    if (r->g->faults) return CLOVER_OK;                  /* what a fault remembers is not in the state: a dump is made in one go */
     if (r->synced != r->n || start - r->saved_at < 20 * r->save_seconds) return CLOVER_OK;
     CloverStatus status = state_save(r->state_path, r->c->given.name, r->n, r->session, r->kept, r->n_kept, err);
     r->saved_at = now();
@@ -199,7 +201,7 @@ static CloverStatus run_snapshot(void *self, void **out, CloverError *err) {
     *out = k;
     if (r->synced < r->n - 1) return CLOVER_OK;          /* taken when the session catches up */
     r->synced = r->n;
-    return clover_snapshot_take(r->session, &k->snapshot, err);
+    return in_force_snapshot(r->record.in_force, r->session, &k->snapshot, err);
 }
 
 static CloverStatus run_restore(void *self, const void *snapshot, CloverError *err) {
@@ -213,7 +215,7 @@ static CloverStatus run_restore(void *self, const void *snapshot, CloverError *e
     c->kept = k;
     r->position = k->position;
     if (r->synced < r->n - 1) return CLOVER_OK;
-    CloverStatus status = clover_snapshot_restore(r->session, k->snapshot, err);
+    CloverStatus status = in_force_restore(r->record.in_force, r->session, k->snapshot, err);
     if (status == CLOVER_OK) r->synced = r->n;
     return status;
 }
@@ -337,7 +339,8 @@ static CloverStatus decode(CaseRun *r, const CloverEngine *e, CloverError *err) 
     int64_t n = 0;
     int32_t *out = malloc((size_t)c->decode.max_tokens * sizeof *out);
     if (!out) return error_memory(err, "the answer", (size_t)c->decode.max_tokens * sizeof *out);
-    CloverStatus status = clover_decode(e, &c->decode, c->prompt, c->n_prompt, on_event, r, out, &n, err);
+    const DecodeRules *rules = r->g->faults ? &r->in_force.decoding : &decode_rules;
+    CloverStatus status = decode_with_rules(e, rules, &c->decode, c->prompt, c->n_prompt, on_event, r, out, &n, err);
     if (status == CLOVER_OK && r->no_memory) status = error_memory(err, "the trace", 0);
     if (status == CLOVER_OK) status = write_trace(r, out, n, err);
     free(out);
@@ -354,7 +357,7 @@ static json_t *steps_json(const CaseRun *r) {
     return steps;
 }
 
-static void run_free(CaseRun *r) {
+static void let_go(CaseRun *r) {
     for (int64_t i = 0; i < r->n_kept; i++) {
         clover_snapshot_free(r->kept[i]->snapshot);
         free(r->kept[i]);
@@ -367,6 +370,7 @@ static void run_free(CaseRun *r) {
     free(r->call);
     free(r->state_path);
     record_close(&r->record);
+    in_force_end(&r->in_force);
     clover_session_free(r->session);
     json_decref(r->trace);
     json_decref(r->files);
@@ -382,6 +386,12 @@ CloverStatus golden_case(const Golden *g, const GoldenCase *c, GoldenTold *told,
     args.coreset_top_p = c->given.coreset_top_p;
     if (status == CLOVER_OK) status = model_args_session(&args, g->model, c->capacity, &r.session, err);
     if (status == CLOVER_OK) status = record_open(&r.record, c->globs, false, journal, err);
+    const GoldenFaults *faults = g->faults;
+    if (status == CLOVER_OK && faults) {
+        status = in_force_begin(&r.in_force, faults->h, faults->n, r.session, err);
+        r.record.in_force = &r.in_force;
+        r.record.type = faults->type;
+    }
     const CloverEngine engine = { &r, r.vocab, run_commit, run_preview, run_snapshot, run_restore, run_snapshot_free, run_position };
     if (status == CLOVER_OK) status = c->is_run ? decode(&r, &engine, err) : make_steps(&r, &engine, err);
     if (status == CLOVER_OK) {
@@ -389,6 +399,6 @@ CloverStatus golden_case(const Golden *g, const GoldenCase *c, GoldenTold *told,
         if (!out->steps) status = error_memory(err, "the steps", 0);
     }
     free(journal);
-    run_free(&r);
+    let_go(&r);
     return status;
 }

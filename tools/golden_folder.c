@@ -54,8 +54,7 @@ CloverStatus write_sorted_json(const char *path, const json_t *json, CloverError
     return status;
 }
 
-/* Removes a file, or a folder and what is in it. Links are removed, not followed. */
-static void remove_all(const char *path) {
+void remove_all(const char *path) {
     CloverError ignored;
     struct stat info;
     if (lstat(path, &info) != 0) return;

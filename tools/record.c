@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "../ref/files/quant.h"
 #include "output.h"
 #include "diff_parts.h"
 #include "record.h"
@@ -28,7 +29,7 @@ bool record_wants(const char *globs, const char *name) {
 }
 
 CloverStatus record_open(Record *r, const char *globs, bool list, const char *folder, CloverError *err) {
-    *r = (Record){ .globs = globs, .list = list, .fd = -1 };
+    *r = (Record){ .globs = globs, .list = list, .fd = -1, .type = DT_F64 };
     if (!folder) return CLOVER_OK;
     char *path = text_format(err, "%s/scratch.partial-XXXXXX", folder);
     if (!path) return err->status;
@@ -87,7 +88,7 @@ static void add(Record *r, const char *name, DType type, const void *data, const
         r->array = more;
         r->room = room;
     }
-    RecordedArray a = { .type = type, .dims = dims, .at = r->used, .bytes = 8, .name = malloc(strlen(name) + 1) };   /* F64 and I64 alike */
+    RecordedArray a = { .type = type, .dims = dims, .at = r->used, .bytes = (uint64_t)dtype_info(type)->bytes, .name = malloc(strlen(name) + 1) };
     if (!a.name) {
         error_memory(r->err, "a probe's name", strlen(name) + 1);
         return;
@@ -99,6 +100,28 @@ static void add(Record *r, const char *name, DType type, const void *data, const
     }
     r->array[r->n++] = a;
     scratch_write(r, data, a.bytes);
+}
+
+/* Floats as the file's type holds them, experts' ids as I32 unless that is F64. */
+static void add_floats(Record *r, const char *name, const double *data, const int64_t *shape, int dims) {
+    const DType type = r->type == DT_F64 || strcmp(stage_of(name), "moe.ids") != 0 ? r->type : DT_I32;
+    int64_t n = 1;
+    for (int i = 0; i < dims; i++) n *= shape[i];
+    if (type == DT_F64) {
+        add(r, name, DT_F64, data, shape, dims);
+        return;
+    }
+    float *narrow = malloc((size_t)n * sizeof *narrow + 1);
+    int32_t *stored = malloc((size_t)n * sizeof *stored + 1);        /* room for any of the types */
+    for (int64_t i = 0; i < n && narrow && stored; i++) {
+        narrow[i] = (float)(type == DT_BF16 ? bf16_round(data[i]) : data[i]);
+        if (type == DT_I32) stored[i] = (int32_t)data[i];
+    }
+    if (!narrow || !stored) error_memory(r->err, "a probe's values", (size_t)n * 8);
+    else if (type != DT_I32) quant_encode(type, narrow, n, (uint8_t *)stored);
+    if (narrow && stored) add(r, name, type, stored, shape, dims);
+    free(narrow);
+    free(stored);
 }
 
 /* Name, shape, size and the first numbers of a stage, in the order in which they are computed. */
@@ -119,9 +142,10 @@ static void print_stage(const char *name, const double *data, const int64_t *sha
 
 static void watch(void *user, const char *name, double *data, const int64_t *shape, int dims) {
     Record *r = user;
+    if (r->in_force) in_force_observe(r->in_force, r->session, r->preview, name, data, shape, dims);
     if (!record_wants(r->globs, name)) return;
     if (r->list) print_stage(name, data, shape, dims);
-    if (strcmp(name, "logits") != 0) add(r, name, DT_F64, data, shape, dims);   /* they are kept in any case */
+    if (strcmp(name, "logits") != 0) add_floats(r, name, data, shape, dims);    /* they are kept in any case */
 }
 
 static void add_ids(Record *r, const int32_t *ids, int64_t n) {
@@ -145,10 +169,12 @@ CloverStatus record_step(Record *r, CloverSession *s, int64_t vocab, bool previe
     error_clear(&own);
     r->err = &own;
     add_ids(r, ids, n);
-    if (r->globs && *r->globs) clover_session_watch(s, watch, r);
-    CloverStatus status = preview ? clover_preview(s, ids, n, r->logits, err) : clover_commit(s, ids, n, r->logits, n, err);
+    r->session = s;
+    r->preview = preview;
+    if ((r->globs && *r->globs) || r->in_force) clover_session_watch(s, watch, r);
+    CloverStatus status = preview ? in_force_preview(r->in_force, s, ids, n, r->logits, err) : in_force_commit(r->in_force, s, ids, n, r->logits, n, err);
     clover_session_watch(s, NULL, NULL);
-    if (status == CLOVER_OK) add(r, "logits", DT_F64, r->logits, (int64_t[]){ n, vocab }, 2);
+    if (status == CLOVER_OK) add_floats(r, "logits", r->logits, (int64_t[]){ n, vocab }, 2);
     if (status == CLOVER_OK && own.status != CLOVER_OK) status = error_set(err, own.status, "%s", own.text);
     r->err = NULL;
     return status;

@@ -7,6 +7,7 @@
 
 #include "../ref/error.h"
 #include "../ref/files/dtype.h"
+#include "hypotheses/hypothesis.h"
 
 typedef struct RecordedArray {
     char *name;
@@ -24,9 +25,14 @@ typedef struct Record {
     RecordedArray *array; int64_t n, room;
     double *logits;                  /* [rows, V] of the last step */
     CloverError *err;                /* during a step */
+    DType type;                      /* of the floats in the file: F64, or F32, F16, BF16 as an engine's dump has them (then ids are I32) */
+    InForce *in_force;               /* the hypotheses that the session works under; NULL: none */
+    const CloverSession *session;    /* during a step */
+    bool preview;
 } Record;
 
-/* folder: where the scratch file lies; NULL: nothing is kept. globs must outlive *r. */
+/* folder: where the scratch file lies; NULL: nothing is kept. globs must outlive *r.
+ * type and in_force may be set afterwards. */
 CloverStatus record_open(Record *r, const char *globs, bool list, const char *folder, CloverError *err);
 void record_close(Record *r);
 

@@ -9,6 +9,7 @@ int cmd_golden(int argc, char **argv);
 int cmd_synth(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
+int cmd_hypotheses(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 

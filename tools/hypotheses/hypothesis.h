@@ -66,4 +66,10 @@ void in_force_observe(InForce *f, const CloverSession *s, bool preview, const ch
 CloverStatus in_force_at(InForce *f, CloverSession *s, HypothesisMoment moment, int64_t rows, CloverError *err);
 void in_force_end(InForce *f);
 
+/* Steps with the hypotheses at work; f NULL: as they are. The session's watcher calls in_force_observe. */
+CloverStatus in_force_commit(InForce *f, CloverSession *s, const int32_t *ids, int64_t n, double *logits, int64_t rows, CloverError *err);
+CloverStatus in_force_preview(InForce *f, CloverSession *s, const int32_t *ids, int64_t n, double *logits, CloverError *err);
+CloverStatus in_force_snapshot(InForce *f, CloverSession *s, CloverSnapshot **out, CloverError *err);
+CloverStatus in_force_restore(InForce *f, CloverSession *s, const CloverSnapshot *snapshot, CloverError *err);
+
 #endif

@@ -47,6 +47,28 @@ CloverStatus in_force_at(InForce *f, CloverSession *s, HypothesisMoment moment, 
     return err->status;
 }
 
+CloverStatus in_force_commit(InForce *f, CloverSession *s, const int32_t *ids, int64_t n, double *logits, int64_t rows, CloverError *err) {
+    if (f && in_force_at(f, s, BEFORE_COMMIT, n, err) != CLOVER_OK) return err->status;
+    CloverStatus status = clover_commit(s, ids, n, logits, rows, err);
+    return f && status == CLOVER_OK ? in_force_at(f, s, AFTER_COMMIT, n, err) : status;
+}
+
+CloverStatus in_force_preview(InForce *f, CloverSession *s, const int32_t *ids, int64_t n, double *logits, CloverError *err) {
+    if (f && in_force_at(f, s, BEFORE_PREVIEW, n, err) != CLOVER_OK) return err->status;
+    CloverStatus status = clover_preview(s, ids, n, logits, err);
+    return f && status == CLOVER_OK ? in_force_at(f, s, AFTER_PREVIEW, n, err) : status;
+}
+
+CloverStatus in_force_snapshot(InForce *f, CloverSession *s, CloverSnapshot **out, CloverError *err) {
+    CloverStatus status = clover_snapshot_take(s, out, err);
+    return f && status == CLOVER_OK ? in_force_at(f, s, AFTER_SNAPSHOT, 0, err) : status;
+}
+
+CloverStatus in_force_restore(InForce *f, CloverSession *s, const CloverSnapshot *snapshot, CloverError *err) {
+    CloverStatus status = clover_snapshot_restore(s, snapshot, err);
+    return f && status == CLOVER_OK ? in_force_at(f, s, AFTER_RESTORE, 0, err) : status;
+}
+
 void in_force_end(InForce *f) {
     for (int i = 0; i < f->n; i++) {
         HypothesisMemory *m = &f->memory[i];
