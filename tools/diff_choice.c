@@ -20,8 +20,8 @@ static void set(Pass *p, double **slot, const double *data, int64_t n) {
 }
 
 void choice_forget(Pass *p) {
-    free(p->x), free(p->probs), free(p->coreset), free(p->ids);
-    p->x = p->probs = p->coreset = p->ids = NULL;
+    free(p->x), free(p->probs), free(p->own_probs), free(p->coreset), free(p->ids);
+    p->x = p->probs = p->own_probs = p->coreset = p->ids = NULL;
     p->followed = p->hidden = false;
 }
 
@@ -36,6 +36,11 @@ void choice_remember(Pass *p, const char *stage, const double *data, const int64
         set(p, &p->ids, data, n);
         p->k = shape[1];
     }
+}
+
+/* The router's probabilities before the dump's take their place: what is wrong in those makes no near ties. */
+void choice_own(Pass *p, const char *stage, const double *data, int64_t n) {
+    if (strcmp(stage, "moe.probs") == 0) set(p, &p->own_probs, data, n);
 }
 
 static bool is_id(const Pass *p, double x) { return x >= 0 && x < (double)config(p)->experts && x == floor(x); }
@@ -113,7 +118,7 @@ static bool repeats(const double *ids, int64_t k) {
 static void judge_ids(const Pass *p, ProbeResult *r, const double *dump, const double *computed) {
     const int64_t E = config(p)->experts, k = p->k;
     for (int64_t t = 0; t < r->shape[0]; t++) {
-        const double *mine = computed + t * k, *theirs = dump + t * k, *probs = p->probs + t * E;
+        const double *mine = computed + t * k, *theirs = dump + t * k, *probs = p->own_probs + t * E;
         double lost = 0, won = 2;   /* the largest probability left out, the smallest put in its place */
         int64_t off = 0;
         bool sound = !repeats(theirs, k);
@@ -139,7 +144,7 @@ static double count_votes(const Pass *p, int64_t layer, double *votes) {
     const int64_t E = config(p)->experts, k = config(p)->experts_used;
     double loose = 0;
     for (int64_t t = 0; t < p->T; t++) {
-        const double *probs = p->probs + t * E;
+        const double *probs = p->own_probs + t * E;
         double in = 2, out = 0;   /* the smallest probability that votes, the largest that does not */
         for (int64_t e = 0; e < E; e++) {
             int64_t before = 0;
@@ -187,7 +192,7 @@ static void judge_coreset(const Pass *p, ProbeResult *r, const double *dump, con
 
 void choice_judge(const Pass *p, ProbeResult *r, const double *dump, const double *computed, int64_t n) {
     r->flips = r->near_ties = r->choices = 0;
-    if (!p->probs) return;
+    if (!p->own_probs) return;
     if (strcmp(stage_of(r->probe), "moe.coreset") == 0) judge_coreset(p, r, dump, computed);
     else if (n == p->T * p->k) judge_ids(p, r, dump, computed);
 }

@@ -26,8 +26,13 @@ void logits_figures(LogitsFigures *f, const double *actual, const double *expect
 /* Values that a pass keeps for the next one: in a mapped scratch file, so that they are no private memory. */
 typedef struct Scratch { int fd; uint64_t used; } Scratch;
 
-/* A stage against what the whole, given the dump's choices, should have there: what the dump is off, and what the profile is off. */
-typedef struct DiffTotal { double rms, max, floor_rms, floor_max; } DiffTotal;
+/* ---- diff_forms.c ---- */
+typedef struct FormFit { const char *name; double rms, max; } FormFit;   /* what is left when the form is undone, in the golden's measure; NULL: none is near */
+bool form_fit(FormFit *best, const CloverConfig *c, const char *stage, const int64_t *shape, int dims, const double *dump, const double *right);   /* false: no memory */
+
+/* A stage against what the whole, given the dump's choices, should have there: what the dump is off, what the profile is off, and what
+ * rounding to the dump's type adds to the right values. */
+typedef struct DiffTotal { double rms, max, floor_rms, floor_max, storage_rms, storage_max, right_rms, right_max; FormFit form; } DiffTotal;
 
 typedef struct DiffRun {
     const DiffOptions *options;
@@ -60,7 +65,7 @@ typedef struct Pass {
     uint64_t at;                     /* where the values to compare with stand in the scratch */
     int64_t next_chosen;             /* passes 2 and 3: of DiffRun.chosen */
     /* Of the layer, as the later stages read them: */
-    double *x, *probs, *coreset, *ids; int64_t T, k;   /* [T, D] ffn_norm, [T, E], [E] or NULL, [T, k] */
+    double *x, *probs, *own_probs, *coreset, *ids; int64_t T, k;   /* [T, D] ffn_norm, [T, E] and before injection, [E] or NULL, [T, k] */
     bool followed;                   /* ids are not the computed ones, so the weights must be made from them */
     bool hidden;                     /* the dump does not show the layer's ids */
     bool broken;                     /* the step could not be computed to its end */
@@ -75,6 +80,7 @@ void diff_not_compared(DiffRun *d, const char *format, ...);
 
 /* ---- diff_choice.c: experts and coresets, which an engine chooses ---- */
 void choice_remember(Pass *p, const char *stage, const double *data, const int64_t *shape, int64_t n);
+void choice_own(Pass *p, const char *stage, const double *data, int64_t n);
 void choice_forget(Pass *p);
 bool choice_valid(const Pass *p, const char *stage, const double *values, int64_t n);   /* can a pass go on with them? */
 void choice_weights(const Pass *p, double *weights);                                    /* [T, k] of p->ids */

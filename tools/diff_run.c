@@ -131,6 +131,28 @@ static double *copy_of(DiffRun *d, const double *data, int64_t n) {
     return copy;
 }
 
+/* What storing in the dump's type adds: [0] rms, [1] max, over the computed values. */
+static void storage_floor(const double *computed, int64_t n, DType type, double out[2]) {
+    double squares = 0;
+    out[1] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double stored = round_to_type(type, computed[i]), off = isfinite(stored) ? stored - computed[i] : 0;   /* beyond the type's range: no excuse */
+        squares += off * off;
+        out[1] = fmax(out[1], fabs(off));
+    }
+    out[0] = n ? sqrt(squares / (double)n) : 0;
+}
+
+/* A stage's own value against the right one. */
+static void fill_total(DiffRun *d, ProbeResult *r, const double *dump, const double *right, int64_t n) {
+    DiffTotal *t = &d->total[r - d->result->probe];
+    double storage[2];
+    storage_floor(right, n, r->type, storage);
+    t->storage_rms = storage[0], t->storage_max = storage[1];
+    t->right_rms = rms_of(right, n), t->right_max = largest_of(right, n);
+    if (!form_fit(&t->form, &d->model->config, stage_of(r->probe), r->shape, r->dims, dump, right)) error_memory(d->err, "a stage's forms", (size_t)n * sizeof *right);
+}
+
 static void fill_numbers(Pass *p, ProbeResult *r, const double *dump, const double *computed, int64_t n) {
     DiffRun *d = p->d;
     double *golden = copy_of(d, computed, n);
@@ -146,20 +168,9 @@ static void fill_numbers(Pass *p, ProbeResult *r, const double *dump, const doub
     r->inherited_rms = sqrt(squares / (double)n);
     if (strcmp(r->probe, "logits") == 0 && r->total.not_finite == 0) logits_figures(&r->logits, dump, golden, r->shape[0], r->shape[1]);
     if (!have) snprintf(r->note, sizeof r->note, "the golden has no such probe of this shape: compared with the rule alone");
+    if (r->added.not_finite == 0) fill_total(d, r, dump, golden, n);
     if (!ok) error_memory(d->err, "the figures", (size_t)n * sizeof *golden);
     free(golden);
-}
-
-/* What storing in the dump's type adds: [0] rms, [1] max, over the computed values. */
-static void storage_floor(const double *computed, int64_t n, DType type, double out[2]) {
-    double squares = 0;
-    out[1] = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const double stored = round_to_type(type, computed[i]), off = isfinite(stored) ? stored - computed[i] : 0;   /* beyond the type's range: no excuse */
-        squares += off * off;
-        out[1] = fmax(out[1], fabs(off));
-    }
-    out[0] = n ? sqrt(squares / (double)n) : 0;
 }
 
 /* Are the choices that pass 1 went on with the golden's? If it does not say, perhaps not. */
@@ -179,6 +190,7 @@ static void exact_stage(Pass *p, const char *name, double *data, const int64_t *
     int64_t n = 1, rows = 0;
     for (int i = 0; i < dims; i++) n *= shape[i];
     if (strcmp(stage, "moe.weights") == 0 && p->followed) choice_weights(p, data);   /* the rule, given those ids */
+    choice_own(p, stage, data, n);
 
     double *dump = malloc((size_t)n * sizeof *dump + 1);
     if (!dump) {
@@ -281,6 +293,7 @@ static void profile_stage(Pass *p, const char *name, double *data, const int64_t
     int64_t n = 1, rows;
     for (int i = 0; i < dims; i++) n *= shape[i];
     if (strcmp(stage, "moe.weights") == 0 && p->followed) choice_weights(p, data);
+    choice_own(p, stage, data, n);
     ProbeResult *r = same_stage(p, name);
     if (r && r->verdict != STAGE_WRONG) {
         const int64_t had = r->shape[0] * (n / shape[0]), skip = n - had;
@@ -344,7 +357,10 @@ static void own_stage(Pass *p, const char *name, double *data, const int64_t *sh
     if (p->kind == PASS_GIVEN) {
         scratch_put(d, data, n);
         have = dump_load(d->dump, p->c->name, p->step->name, name, shape, dims, other, &type, &rows, &why) == DUMP_FOUND && rows == shape[0];
-        if (have) off_by(data, other, n, &t->rms, &t->max);
+        if (have) {
+            off_by(data, other, n, &t->rms, &t->max);
+            fill_total(d, r, other, data, n);
+        }
     } else {
         have = d->other_choices ? p->at + (uint64_t)n * sizeof *other <= d->scratch.used : golden_values(p->golden, name, shape, dims, other);
         if (have && d->other_choices) {
