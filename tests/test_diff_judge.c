@@ -255,20 +255,56 @@ START_TEST(other_representations) {
 }
 END_TEST
 
+static bool up_to_mixed(void *user, const char *step, const char *probe) {
+    (void)user, (void)step;
+    return *probe == '\0' || is_stage(probe, "attn_norm") || (strncmp(stage_of(probe), "gdn.", 4) == 0 && !is_stage(probe, "gdn.gated"));
+}
 static bool all_but_gated(void *user, const char *step, const char *probe) {
     (void)user, (void)step;
     return !is_stage(probe, "gdn.gated");
 }
+static bool all_but_context(void *user, const char *step, const char *probe) {
+    (void)user, (void)step;
+    return !is_stage(probe, "attn.context");
+}
 
-/* Where the reader is not there, or was really given the other form, it is a difference. */
+/* Where nothing that reads it is there, it is a difference; where what its reader feeds is there, that tells. */
 START_TEST(readers_must_agree) {
     Judged *j = judged_new("a-hf");
     Engine e = engine_of(&shapes[0], NULL, DT_F32);
     e.shows = z_reversed;
+    e.wants = up_to_mixed;
+    engine_dump(j->model, &e, judged_folder);
+    const DiffResult *r = judge(j);
+    assert_first(j, "z reversed, no reader", "prompt", "L00.gdn.z");
+    ck_assert_ptr_nonnull(strstr(r->probe[r->first].note, "another order"));
     e.wants = all_but_gated;
     engine_dump(j->model, &e, judged_folder);
     judge(j);
-    assert_first(j, "z reversed, no reader", "prompt", "L00.gdn.z");
+    assert_conforms(j, "z reversed, its reader's reader");
+    e = engine_of(&shapes[0], &seven_on, DT_F32);
+    e.wants = all_but_context;
+    engine_dump(j->model, &e, judged_folder);
+    judge(j);
+    assert_conforms(j, "positions 7 on, no context");
+    ck_assert(notes(r, "positions counted from elsewhere"));
+    judged_free(j);
+}
+END_TEST
+
+/* Only the first step's keys are shown in another form: what the later steps read is that, and their values are right. */
+static void first_keys_scaled(void *user, const char *step, const char *probe, double *data, const int64_t *shape, int dims) {
+    (void)user, (void)dims;
+    for (int64_t i = 0; strcmp(step, "prompt") == 0 && is_stage(probe, "attn.k_rope") && i < shape[0] * shape[1] * shape[2]; i++) data[i] *= 0.25;
+}
+START_TEST(form_of_an_earlier_step) {
+    Judged *j = judged_new("a-hf");
+    Engine e = engine_of(&shapes[0], NULL, DT_F32);
+    e.shows = first_keys_scaled;
+    engine_dump(j->model, &e, judged_folder);
+    judge(j);
+    assert_conforms(j, "keys of the first step scaled");
+    ck_assert(notes(&j->result, "prompt L03.attn.k_rope: differs, but every stage that reads it agrees"));
     judged_free(j);
 }
 END_TEST
@@ -288,6 +324,7 @@ START_TEST(a_step_is_missing) {
     Judged *j = right_dump(DT_F32);
     unlink(in_dump("prompt.safetensors"));
     const DiffResult *r = judge(j);
+    ck_assert(r->n_steps == 4 && r->n_missing == 1);
     assert_conforms(j, "without the prompt");
     ck_assert(says(r->not_compared, r->n_not_compared, "case/prompt (the dump has no such step)"));
     judged_free(j);
@@ -433,6 +470,8 @@ START_TEST(not_finite) {
         assert_first(j, "NaN", "block", "L02.gdn.v");
         ck_assert_int_eq(r->probe[r->first].verdict, STAGE_WRONG);
         ck_assert_int_eq(r->probe[r->first].added.not_finite, 1);
+        ck_assert_int_eq(r->probe[r->first].added.worst, 17);
+        ck_assert(!isfinite(r->probe[r->first].added.actual));
     }
     judged_free(j);
 }
@@ -652,6 +691,7 @@ Suite *diff_judge_suite(void) {
     tcase_add_test(t, an_expert_without_votes);
     tcase_add_loop_test(t, other_representations, 0, (int)(sizeof forms / sizeof *forms));
     tcase_add_test(t, readers_must_agree);
+    tcase_add_test(t, form_of_an_earlier_step);
     tcase_add_test(t, a_step_is_missing);
     tcase_add_test(t, nothing_to_compare);
     tcase_add_test(t, another_prompt);

@@ -1,5 +1,6 @@
 /* test_diff_junk.c - a right dump in which one array is spoilt: never a conforming engine. [DIF-4, DIF-6] */
 #include <math.h>
+#include "../ref/files/quant.h"
 #include "judged.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -78,6 +79,76 @@ START_TEST(one_spoilt_array) {
 }
 END_TEST
 
+/* ---- files that are broken: no verdict ------------------------------------------------------------------------------- */
+
+static bool nothing_but_block(void *user, const char *step, const char *probe) {
+    (void)user;
+    return strcmp(step, "block") != 0 && *probe != '\0' ? strcmp(probe, "embed") == 0 : strcmp(step, "block") != 0;
+}
+
+/* A folder of .npy files beside: one of them cut short, of an unknown type, or not one at all. */
+START_TEST(broken_npy) {
+    static const char header[] = "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (6, 48), }                                                         \n";
+    char folder[512], path[600], bytes[128 + 4 * 6 * 48] = { 0 };
+    Judged *j = judged_new("a-hf");
+    Engine e = engine_of(&shapes[0], NULL, DT_F32);
+    e.wants = nothing_but_block;
+    engine_dump(j->model, &e, judged_folder);
+    snprintf(folder, sizeof folder, "%s/block", judged_folder);
+    snprintf(path, sizeof path, "%s/embed.npy", folder);
+    mkdir(folder, 0777);
+    ck_assert_uint_eq(sizeof header - 1, 128);
+    for (int i = 0; i < 4; i++) {
+        memcpy(bytes, header, 128);
+        if (i == 1) memcpy(strstr(bytes + 10, "<f4"), "|O8", 3);
+        if (i == 2) bytes[0] = 'x';
+        write_file(path, bytes, i == 0 ? sizeof bytes - 1 : sizeof bytes);
+        const DiffResult *r = judge(j);
+        if (i == 3) {                                /* whole: zeros, a finding */
+            assert_first(j, "zeros", "block", "embed");
+            ck_assert_int_eq(r->n_missing, 0);
+            continue;
+        }
+        ck_assert_msg(j->status == (i == 1 ? CLOVER_UNSUPPORTED : CLOVER_BAD_INPUT), "%d: %s", i, j->err.text);
+        assert_says(j->err, "embed.npy");
+    }
+    judged_free(j);
+}
+END_TEST
+
+/* ---- the llama.cpp profile's float16 cache [DIF-2] --------------------------------------------------------------------- */
+
+/* Keys and values rounded to float16 before they are read: beyond the profile's budget unless it has such a cache. */
+static void attend_half(Run *run, const AttnW *w, Attn *a) {
+    const int64_t n = a->c->kv_heads * a->c->head_width, past = a->past * n, now = a->T * n;
+    double *half = malloc((size_t)(2 * (past + now)) * sizeof *half);
+    double *const at[4] = { half, half + past, half + 2 * past, half + 2 * past + now };
+    const double *const from[4] = { a->k_past, a->v_past, a->k_rope, a->v };
+    for (int k = 0; k < 4; k++)
+        for (int64_t i = 0; i < (k < 2 ? past : now); i++) at[k][i] = half_to_double(half_from_float((float)from[k][i]));
+    Attn other = *a;
+    other.k_past = at[0], other.v_past = at[1], other.k_rope = at[2], other.v = at[3];
+    attn_causal.attend(run, w, &other);
+    free(half);
+}
+static void set_half(EngineRules *r) { r->attn[0].attend = attend_half; }
+static const Fault half_cache = { .name = "float16 cache", .rules = set_half };
+
+START_TEST(float16_cache) {
+    Judged *j = judged_new("a-hf");
+    Engine e = engine_of(&shapes[0], &half_cache, DT_F32);
+    j->options.profile = CLOVER_LLAMA_CPP;
+    engine_dump(j->model, &e, judged_folder);
+    judge(j);
+    assert_first(j, "float16 cache", "prompt", "L03.attn.context");
+    j->options.half_cache = true;
+    judge(j);
+    assert_conforms(j, "float16 cache, said");
+    ck_assert(notes(&j->result, "a fault smaller than that does not show"));
+    judged_free(j);
+}
+END_TEST
+
 Suite *diff_junk_suite(void) {
     Suite *s = suite_create("diff_junk");
     TCase *t = tcase_create("spoilt arrays");
@@ -85,6 +156,8 @@ Suite *diff_junk_suite(void) {
     tcase_add_checked_fixture(t, judged_setup, judged_teardown);
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, one_spoilt_array, 0, (int)(sizeof ways / sizeof *ways));
+    tcase_add_test(t, broken_npy);
+    tcase_add_test(t, float16_cache);
     suite_add_tcase(s, t);
     return s;
 }

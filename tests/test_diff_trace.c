@@ -162,6 +162,45 @@ START_TEST(a_trace_that_is_no_json) {
 }
 END_TEST
 
+/* Without steps and without tokens it is no trace; of another mode it is another run; an output that ends early or late differs. */
+START_TEST(a_trace_of_nothing) {
+    char path[512];
+    static const char *const nothing[] = { "{}", "[]", "{\"tokens\": 3}" };
+    Judged *j = compare(AR, "[]", "[1, 2]", "[]", "[1, 2]");
+    trace_path(path, sizeof path, true, AR);
+    for (int i = 0; i < 3; i++) {
+        write_file(path, nothing[i], strlen(nothing[i]));
+        judge(j);
+        ck_assert_int_eq(j->status, CLOVER_BAD_INPUT);
+        assert_says(j->err, "no trace of a run");
+    }
+    static const struct { const char *text, *says; } others[] = {
+        { "{\"mode\": \"draft\", \"tokens\": [1, 2]}", "mode draft, the golden's of mode ar" },
+        { "{\"mode\": \"ar\", \"tokens\": [1]}", "ends after 1 tokens, the golden's has 2" },
+        { "{\"tokens\": [1, 2, 3]}", "goes on after the golden's 2 tokens" },
+    };
+    for (int i = 0; i < 3; i++) {
+        write_file(path, others[i].text, strlen(others[i].text));
+        judge(j);
+        ck_assert_int_eq(j->result.verdict, DIFF_DIFFERS);
+        ck_assert_msg(strstr(j->result.trace[0].text, others[i].says) != NULL, "%s", j->result.trace[0].text);
+    }
+    judged_free(j);
+}
+END_TEST
+
+/* [DIF-8] Where only a decision differs, it is the first. */
+START_TEST(first_is_a_decision) {
+    Judged *j = compare(AR, "[" TOKEN("1", "0.4") "]", "[1]", "[" TOKEN("2", "0.8") "]", "[2]");
+    json_t *o = diff_json(&j->result, &j->bundle), *first = json_object_get(o, "first");
+    ck_assert_str_eq(json_string_value(json_object_get(first, "probe")), "trace");
+    ck_assert_str_eq(json_string_value(json_object_get(first, "step")), "decision 0");
+    ck_assert_str_eq(json_string_value(json_object_get(first, "case")), "ar");
+    json_decref(o);
+    judged_free(j);
+}
+END_TEST
+
 Suite *diff_trace_suite(void) {
     Suite *s = suite_create("diff_trace");
     TCase *t = tcase_create("traces");
@@ -173,6 +212,8 @@ Suite *diff_trace_suite(void) {
     tcase_add_test(t, decisions_agree);
     tcase_add_test(t, prompt_and_controls);
     tcase_add_test(t, a_trace_that_is_no_json);
+    tcase_add_test(t, a_trace_of_nothing);
+    tcase_add_test(t, first_is_a_decision);
     suite_add_tcase(s, t);
     return s;
 }

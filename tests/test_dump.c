@@ -105,9 +105,9 @@ START_TEST(what_cannot_be_read) {
     write_file(in_folder(folder, "s.safetensors"), "\x10\0\0\0\0\0\0\0{\"embed\"", 16);
     open_dump(NULL, true);
     ck_assert(dump_has_step(dump, "c", "s"));
-    ck_assert_int_eq(load("embed", SHAPE(2, 2), x), DUMP_WRONG);
+    ck_assert_int_eq(load("embed", SHAPE(2, 2), x), DUMP_BAD);
     assert_says(err, "s.safetensors");
-    ck_assert_int_eq(load("embed", SHAPE(2, 2), x), DUMP_WRONG);   /* again, not absent the second time */
+    ck_assert_int_eq(load("embed", SHAPE(2, 2), x), DUMP_BAD);   /* again, not absent the second time */
 }
 END_TEST
 
@@ -122,7 +122,7 @@ START_TEST(types_that_are_no_numbers_of_ours) {
     write_file(in_folder(folder, "s.safetensors"), file.data, file.n);
     free_bytes(&file);
     open_dump(NULL, true);
-    ck_assert_int_eq(load("embed", SHAPE(2, 2), x), DUMP_WRONG);
+    ck_assert_int_eq(load("embed", SHAPE(2, 2), x), DUMP_BAD);
     assert_says(err, "embed");
 }
 END_TEST
@@ -291,7 +291,7 @@ START_TEST(npy_bad_headers) {
     put_folder("s");
     npy_write("s/p.npy", 1, bad_headers[_i].header, two, sizeof two);
     open_dump(NULL, true);
-    ck_assert_int_eq(load("p", SHAPE(2), x), DUMP_WRONG);
+    ck_assert_int_eq(load("p", SHAPE(2), x), DUMP_BAD);
     assert_says(err, "p.npy");
     assert_says(err, bad_headers[_i].says);
 }
@@ -307,14 +307,14 @@ START_TEST(npy_damaged) {
     open_dump(NULL, true);
     for (size_t n = 0; n < whole.n; n++) {
         write_file(in_folder(folder, "s/p.npy"), whole.data, n);
-        ck_assert_int_eq(load("p", SHAPE(2), x), DUMP_WRONG);
+        ck_assert_int_eq(load("p", SHAPE(2), x), DUMP_BAD);
     }
     for (size_t i = 0; i < whole.n - 8; i++)
         for (int bit = (int)(i % 3); bit < 8; bit += 3) {
             whole.data[i] ^= (uint8_t)(1 << bit);
             write_file(in_folder(folder, "s/p.npy"), whole.data, whole.n);
             const DumpFound found = load("p", SHAPE(2), x);
-            ck_assert(found == DUMP_FOUND || (found == DUMP_WRONG && err.text[0]));
+            ck_assert(found == DUMP_FOUND || ((found == DUMP_WRONG || found == DUMP_BAD) && err.text[0]));
             whole.data[i] ^= (uint8_t)(1 << bit);
         }
     free_bytes(&whole);

@@ -97,6 +97,13 @@ void diff_free(DiffResult *r) {
     *r = (DiffResult){ .first = -1 };
 }
 
+/* What stops a diff is no verdict on the engine. */
+static void print_error_json(const CloverError *err) {
+    json_t *o = json_pack("{s:s, s:n, s:s, s:i}", "verdict", verdict_name(DIFF_INCOMPARABLE), "first", "error", err->text, "code", (int)err->status);
+    if (o && json_dumpf(o, stdout, JSON_INDENT(1)) == 0) putchar('\n');
+    json_decref(o);
+}
+
 int cmd_diff(int argc, char **argv) {
     static const char *const profiles[] = { "f32", "bf16", "llama.cpp", NULL };
     static const CloverNumerics numerics[] = { CLOVER_F32, CLOVER_BF16, CLOVER_LLAMA_CPP };
@@ -111,6 +118,7 @@ int cmd_diff(int argc, char **argv) {
         { .name = "no-model", .kind = ARG_FLAG, .target = &o.no_model, .excludes = 105, .help = "only compare with the golden: no rule is run on the dump's inputs" },
         { .name = "map", .kind = ARG_STRING, .target = &o.map, .value = "MAP", .help = "names of the dump: transformers, llama.cpp, or a map file" },
         { .name = "profile", .kind = ARG_CHOICE, .target = &profile, .choices = profiles, .value = "PROFILE", .help = "what the engine's rounding may add: f32 (default), bf16, llama.cpp" },
+        { .name = "f16-cache", .kind = ARG_FLAG, .target = &o.half_cache, .help = "profile llama.cpp: the engine keeps keys and values in float16" },
         { .name = "margin", .kind = ARG_REAL, .target = &o.margin_rms, .value = "X", .min = 1, .max = 1e6, .help = "budget = X times the profile's floor (8); worst elements twice that" },
         { .name = "html", .kind = ARG_STRING, .target = &html, .value = "FILE", .help = "also write the report as one page that needs no network" },
         { .name = "json", .kind = ARG_FLAG, .target = &json, .help = "print JSON" },
@@ -123,6 +131,11 @@ int cmd_diff(int argc, char **argv) {
     const int code = args_begin(&command, argc, argv, &err);
     if (code != ARGS_GO) return code;
     o.profile = numerics[profile];
+    if (o.half_cache && o.profile != CLOVER_LLAMA_CPP) {
+        args_free(&command);
+        error_set(&err, CLOVER_USAGE, "--f16-cache goes with --profile llama.cpp");
+        return command_failed("diff", &err);
+    }
     o.margin_max = o.margin_rms / DIFF_MARGIN_RMS * DIFF_MARGIN_MAX;
 
     Bundle bundle = { 0 };
@@ -144,7 +157,10 @@ int cmd_diff(int argc, char **argv) {
         } else diff_print(&result, &bundle);
         exit_code = result.verdict == DIFF_CONFORMS ? 0 : result.verdict == DIFF_DIFFERS ? 1 : CLOVER_BAD_INPUT;
     }
-    if (status != CLOVER_OK) exit_code = command_failed("diff", &err);
+    if (status != CLOVER_OK) {
+        if (json) print_error_json(&err);
+        exit_code = command_failed("diff", &err);
+    }
     diff_free(&result);
     bundle_close(&bundle);
     args_free(&command);

@@ -55,7 +55,7 @@ typedef enum FeatureVerdict { FEATURE_NOT_SHOWN, FEATURE_CONFORMS, FEATURE_DIFFE
 typedef struct TraceResult {
     const char *case_name;
     bool compared, differs, explained;     /* explained: the logits put the decision within the profile's error */
-    int64_t step;                    /* of the first differing decision */
+    int64_t step;                    /* number of the first differing decision */
     char text[512];
 } TraceResult;
 
@@ -68,6 +68,7 @@ typedef struct DiffResult {
     ProbeResult *probe;              /* in the order in which they are computed */
     int64_t n_probes;
     int64_t first;                   /* index of the first divergence, -1 */
+    int64_t n_steps, n_missing;      /* steps of the golden with numbers, and those of them that the dump has no file of */
     TraceResult *trace;
     int64_t n_traces;
     FeatureVerdict feature[FEATURES];
@@ -80,6 +81,7 @@ typedef struct DiffOptions {
     bool no_model;
     CloverNumerics profile;          /* CLOVER_F32, CLOVER_BF16, CLOVER_LLAMA_CPP */
     double margin_rms, margin_max;
+    bool half_cache;                 /* the llama.cpp profile's keys and values are float16 */
 } DiffOptions;
 
 CloverStatus diff_run(const DiffOptions *options, Bundle *bundle, DiffResult *out, CloverError *err);
@@ -87,7 +89,7 @@ void diff_free(DiffResult *r);
 
 /* Reports. */
 void diff_print(const DiffResult *r, const Bundle *b);                       /* one screen */
-json_t *diff_json(const DiffResult *r, const Bundle *b);
+json_t *diff_json(const DiffResult *r, const Bundle *b);                     /* NULL: no memory */
 CloverStatus diff_html(const DiffResult *r, const Bundle *b, const char *dump, const char *path, CloverError *err);   /* one self-contained page */
 
 const char *feature_name(Feature f);

@@ -91,7 +91,17 @@ void choice_take(Pass *p, double *values, int64_t n);                           
 
 /* ---- diff_profile.c ---- */
 /* Makes a session of the profile's numerics do what its engines do; rules must live as long. */
-void diff_profile(CloverSession *s, CloverNumerics profile, GdnRules *rules);
+typedef struct ProfileRules { GdnRules gdn; AttnRules attn[2]; } ProfileRules;
+void diff_profile(CloverSession *s, const DiffOptions *options, ProfileRules *rules);
+
+/* ---- diff_readers.c: who reads a stage ---- */
+typedef enum ReadersSay { READERS_NONE, READERS_AGREE, READERS_DIFFER } ReadersSay;   /* none: the dump has no reader of it */
+void diff_total_budget(const DiffRun *d, const ProbeResult *r, double *rms, double *max);
+bool diff_agrees(const DiffRun *d, const ProbeResult *r);          /* its own value with the golden's */
+bool diff_agrees_in_form(const DiffRun *d, const ProbeResult *r);  /* when the nearest form is undone */
+bool diff_beyond(const ProbeResult *r);                            /* what it adds exceeds the budget */
+bool diff_fed_another_form(const DiffRun *d, const ProbeResult *r);
+ReadersSay diff_readers(const DiffRun *d, const ProbeResult *r);
 
 /* ---- diff_judge.c: from figures to verdicts ---- */
 void diff_judge(DiffRun *d);

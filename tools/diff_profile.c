@@ -33,10 +33,37 @@ static void mix_in_chunks(Run *run, const GdnW *w, Gdn *a) {
     free(g);
 }
 
-void diff_profile(CloverSession *s, CloverNumerics profile, GdnRules *rules) {
-    *rules = gdn_causal;
-    rules->mix = mix_in_chunks;
-    s->rules.gdn_commit = rules;
+/* Keys and values go through a float16 cache, those of the step itself too. */
+static void attend_half(Run *run, const AttnW *w, Attn *a, AttnRule *attend) {
+    const int64_t width = a->c->kv_heads * a->c->head_width, past = a->past * width, now = a->T * width;
+    const size_t bytes = (size_t)(2 * (past + now)) * sizeof(double);
+    double *half = malloc(bytes);
+    if (!half) {
+        error_memory(run->err, "a profile's float16 cache", bytes);
+        return;
+    }
+    Attn rounded = *a;
+    double *const k_past = half, *const v_past = half + past;
+    rounded.k_past = k_past, rounded.v_past = v_past;
+    rounded.k_rope = half + 2 * past, rounded.v = half + 2 * past + now;
+    for (int64_t i = 0; i < past; i++) k_past[i] = round_to_type(DT_F16, a->k_past[i]), v_past[i] = round_to_type(DT_F16, a->v_past[i]);
+    for (int64_t i = 0; i < now; i++) rounded.k_rope[i] = round_to_type(DT_F16, a->k_rope[i]), rounded.v[i] = round_to_type(DT_F16, a->v[i]);
+    attend(run, w, &rounded);
+    free(half);
+}
+static void attend_half_causal(Run *run, const AttnW *w, Attn *a) { attend_half(run, w, a, attn_causal.attend); }
+static void attend_half_preview(Run *run, const AttnW *w, Attn *a) { attend_half(run, w, a, attn_preview.attend); }
+
+void diff_profile(CloverSession *s, const DiffOptions *options, ProfileRules *rules) {
+    const CloverNumerics profile = options->profile;
+    rules->gdn = gdn_causal;
+    rules->gdn.mix = mix_in_chunks;
+    s->rules.gdn_commit = &rules->gdn;
+    if (options->half_cache) {
+        rules->attn[0] = attn_causal, rules->attn[1] = attn_preview;
+        rules->attn[0].attend = attend_half_causal, rules->attn[1].attend = attend_half_preview;
+        s->rules.attn_commit = &rules->attn[0], s->rules.attn_preview = &rules->attn[1];
+    }
     /* llama.cpp's L2 norm was x / max(|x|, epsilon) until mid 2026: no epsilon where a vector is longer than that. */
     if (profile == CLOVER_LLAMA_CPP) s->c.l2_eps = 1e-12;
 }

@@ -113,8 +113,9 @@ static void print_others(const DiffResult *r) {
 void diff_print(const DiffResult *r, const Bundle *b) {
     int64_t count[STAGE_WRONG + 1] = { 0 };
     for (int64_t i = 0; i < r->n_probes; i++) count[r->probe[i].verdict]++;
-    printf("%s: %s%s\n", r->verdict == DIFF_CONFORMS ? "conforms" : r->verdict == DIFF_DIFFERS ? "differs" : "incomparable", b->path,
-           r->verdict == DIFF_INCOMPARABLE ? " and this dump have nothing in common that can be compared" : "");
+    printf("%s: %s%s", verdict_name(r->verdict), b->path, r->verdict == DIFF_INCOMPARABLE ? " and this dump have nothing in common that can be compared" : "");
+    if (r->n_missing) printf("  (%lld of its %lld steps are missing in the dump: nothing is said of those)", (long long)r->n_missing, (long long)r->n_steps);
+    putchar('\n');
     printf("profile %s; budget = %g x the floor by rms, %g x by worst element\n\n", r->profile, r->margin_rms, r->margin_max);
     if (r->first >= 0) {
         print_first(r, b);
@@ -176,8 +177,21 @@ static json_t *probe_json(const ProbeResult *p, const Bundle *b) {
     return o;
 }
 
+/* Where no stage differs and a decision does, that is the first. */
+static json_t *first_decision_json(const DiffResult *r) {
+    for (int64_t i = 0; i < r->n_traces; i++) {
+        const TraceResult *t = &r->trace[i];
+        char step[48];
+        if (!t->compared || !t->differs || t->explained) continue;
+        snprintf(step, sizeof step, "decision %lld", (long long)t->step);
+        return json_pack("{s:s, s:s, s:s, s:n, s:n, s:n, s:n, s:n, s:n, s:n, s:s}", "case", t->case_name, "step", step, "probe", "trace", "row", "index", "expected", "actual", "added",
+                         "inherited", "budget", "text", t->text);
+    }
+    return json_null();
+}
+
 static json_t *first_json(const DiffResult *r) {
-    if (r->first < 0) return json_null();
+    if (r->first < 0) return first_decision_json(r);
     const ProbeResult *p = &r->probe[r->first];
     char index[96];
     index_text(p, p->added.worst, index, sizeof index);

@@ -200,6 +200,11 @@ static void exact_stage(Pass *p, const char *name, double *data, const int64_t *
     DType type = DT_F64;
     CloverError why;
     const DumpFound found = dump_load(d->dump, p->c->name, p->step->name, name, shape, dims, dump, &type, &rows, &why);
+    if (found == DUMP_BAD) {
+        *d->err = why;
+        free(dump);
+        return;
+    }
     if (found == DUMP_ABSENT && p->golden && safetensors_tensor(p->golden, name)) diff_not_compared(d, "%s/%s %s", p->c->name, p->step->name, name);
     bool usable = false;
     if (found != DUMP_ABSENT) {
@@ -407,6 +412,7 @@ static void check_ids(Pass *p) {
         return;
     }
     const DumpFound found = dump_load(p->d->dump, p->c->name, p->step->name, "ids", shape, 1, ids, &type, &rows, &why);
+    if (found == DUMP_BAD) *p->d->err = why;
     if (found == DUMP_WRONG)
         error_set(p->d->err, CLOVER_BAD_INPUT, "%s/%s: the dump's ids cannot be compared with the golden's %lld: %s", p->c->name, p->step->name, (long long)p->step->n, why.text);
     const bool decided = p->c->mode && p->step_index > 0;
@@ -420,6 +426,13 @@ static void check_ids(Pass *p) {
             error_set(p->d->err, CLOVER_BAD_INPUT, "%s/%s: the dump's id %lld is %.0f, the golden's %d: the dump answers another prompt, so they cannot be compared",
                       p->c->name, p->step->name, (long long)i, ids[i], (int)p->step->ids[i]);
     free(ids);
+}
+
+static void count_step(DiffRun *d, const BundleCase *c, const BundleStep *st, bool dumped) {
+    d->result->n_steps++;
+    if (dumped) return;
+    d->result->n_missing++;
+    diff_not_compared(d, "%s/%s (the dump has no such step)", c->name, st->name);
 }
 
 static CloverStatus one_step(Pass *p, CloverSession *s, Named *snapshots, int64_t *n_snapshots, double *logits) {
@@ -447,7 +460,7 @@ static CloverStatus one_step(Pass *p, CloverSession *s, Named *snapshots, int64_
     }
     p->golden = golden;
     const bool dumped = dump_has_step(d->dump, p->c->name, st->name);
-    if (!dumped && p->kind == PASS_EXACT && st->recorded) diff_not_compared(d, "%s/%s (the dump has no such step)", p->c->name, st->name);
+    if (p->kind == PASS_EXACT && st->recorded) count_step(d, p->c, st, dumped);
     if (dumped && p->kind == PASS_EXACT) check_ids(p);
     if (!failed(p) && p->step_index < d->end) {
         CloverError own;
@@ -482,8 +495,8 @@ static CloverStatus one_pass(Pass *p) {
     double *logits = malloc((size_t)(longest * V) * sizeof *logits);
     int64_t n_snapshots = 0;
     CloverStatus status = snapshots && logits ? clover_session_new(d->model, &o, &s, d->err) : error_memory(d->err, "a pass", (size_t)(longest * V) * sizeof *logits);
-    GdnRules rules;
-    if (status == CLOVER_OK && p->kind != PASS_EXACT && p->kind != PASS_GIVEN) diff_profile(s, d->options->profile, &rules);
+    ProfileRules rules;
+    if (status == CLOVER_OK && p->kind != PASS_EXACT && p->kind != PASS_GIVEN) diff_profile(s, d->options, &rules);
     p->session = s;
     for (int64_t i = 0; i < d->end && status == CLOVER_OK && !p->broken; i++) {
         p->step = &c->step[i];
@@ -536,7 +549,8 @@ static void plain_tensor(DiffRun *d, const BundleCase *c, int64_t step_index, co
     }
     memcpy(golden, t->data, (size_t)t->elements * sizeof *golden);
     const DumpFound found = dump_load(d->dump, c->name, st->name, t->name, t->shape, t->dims, dump, &type, &rows, &why);
-    ProbeResult *r = found == DUMP_ABSENT ? NULL : add_probe(d);
+    if (found == DUMP_BAD) *d->err = why;
+    ProbeResult *r = found == DUMP_ABSENT || found == DUMP_BAD ? NULL : add_probe(d);
     if (found == DUMP_ABSENT) diff_not_compared(d, "%s/%s %s", c->name, st->name, t->name);
     if (r) {
         r->case_name = c->name, r->step = st->name, r->step_index = step_index, r->type = type, r->dims = t->dims;
@@ -571,10 +585,9 @@ CloverStatus diff_plain(DiffRun *d) {
         d->end = c->n_steps;
         for (int64_t k = 0; k < d->end && d->err->status == CLOVER_OK; k++) {
             if (!c->step[k].recorded) continue;
-            if (!dump_has_step(d->dump, c->name, c->step[k].name)) {
-                diff_not_compared(d, "%s/%s (the dump has no such step)", c->name, c->step[k].name);
-                continue;
-            }
+            const bool dumped = dump_has_step(d->dump, c->name, c->step[k].name);
+            count_step(d, c, &c->step[k], dumped);
+            if (!dumped) continue;
             Pass p = { .d = d, .c = c, .step = &c->step[k], .step_index = k };
             check_ids(&p);
             if (k >= d->end) break;

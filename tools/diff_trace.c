@@ -139,12 +139,18 @@ static double option(const json_t *trace, const char *name, double otherwise) {
     return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
+static bool prefix_of(const json_t *a, const json_t *b) {
+    for (size_t i = 0; i < json_array_size(a); i++)
+        if (!json_equal(json_array_get(a, i), json_array_get(b, i))) return false;
+    return true;
+}
+
 static void compare_traces(DiffRun *d, const json_t *golden, const json_t *dump, TraceResult *r) {
     const json_t *gs = json_object_get(golden, "steps"), *ds = json_object_get(dump, "steps");
     const Bounds bounds = { option(golden, "threshold", 0.95), option(golden, "ratio", 0.9), option(golden, "delta", 0.6), probability_error(d->options->profile),
                             json_is_true(json_object_get(json_object_get(golden, "options"), "accept_exact")) };
     const size_t n = json_array_size(gs);
-    r->compared = json_is_array(ds) || json_is_array(json_object_get(dump, "tokens"));
+    r->compared = true;
     for (size_t i = 0; json_is_array(ds) && i < n; i++) {
         if (i >= json_array_size(ds)) {
             say(r, (int64_t)i, false, "the dump's trace ends here, the golden's has %zu steps", n);
@@ -153,13 +159,19 @@ static void compare_traces(DiffRun *d, const json_t *golden, const json_t *dump,
         if (step_differs(r, (int64_t)i, json_array_get(gs, i), json_array_get(ds, i), &bounds)) return;
     }
     const json_t *gt = json_object_get(golden, "tokens"), *dt = json_object_get(dump, "tokens");
+    if (json_is_array(dt) && json_array_size(dt) < json_array_size(gt) && prefix_of(dt, gt)) {
+        say(r, (int64_t)json_array_size(dt), false, "the dump's output ends after %zu tokens, the golden's has %zu", json_array_size(dt), json_array_size(gt));
+        return;
+    }
     for (size_t i = 0; json_is_array(dt) && i < json_array_size(gt); i++)
         if (!json_equal(json_array_get(gt, i), json_array_get(dt, i))) {
             say(r, (int64_t)i, false, "output token %zu is %lld in the golden, %lld in the dump", i, (long long)json_integer_value(json_array_get(gt, i)),
                 (long long)json_integer_value(json_array_get(dt, i)));
             return;
         }
-    if (json_is_array(ds) && json_array_size(ds) > n) say(r, (int64_t)n, false, "the dump's trace goes on after the golden's end");
+    if (json_is_array(dt) && json_array_size(dt) > json_array_size(gt))
+        say(r, (int64_t)json_array_size(gt), false, "the dump's output goes on after the golden's %zu tokens", json_array_size(gt));
+    else if (json_is_array(ds) && json_array_size(ds) > n) say(r, (int64_t)n, false, "the dump's trace goes on after the golden's end");
 }
 
 static void show(DiffRun *d, Feature f, bool differs) {
@@ -195,6 +207,11 @@ static CloverStatus one_trace(DiffRun *d, const BundleCase *c) {
         json_decref(dump);
         return error_set(d->err, CLOVER_BAD_INPUT, "%s: case %s: its trace cannot be read: %s", d->bundle->path, c->name, where.text);
     }
+    if (!json_is_array(json_object_get(dump, "steps")) && !json_is_array(json_object_get(dump, "tokens"))) {
+        json_decref(golden);
+        json_decref(dump);
+        return error_set(d->err, CLOVER_BAD_INPUT, "%s: case %s: its trace.json has neither an array \"steps\" nor an array \"tokens\": no trace of a run", d->options->dump, c->name);
+    }
     d->result->n_traces++;
     const json_t *prompt = json_object_get(dump, "prompt");
     const bool text = c->prompt && !json_object_get(c->prompt, "ids");
@@ -203,9 +220,13 @@ static CloverStatus one_trace(DiffRun *d, const BundleCase *c) {
         same_prompt = json_equal(prompt, json_object_get(golden, "prompt"));
         if (text) show(d, FEATURE_TOKENIZER, !same_prompt);
     }
+    const json_t *their_mode = json_object_get(dump, "mode");
     if (!same_prompt) {
         r->compared = true;
         say(r, 0, false, "the dump's prompt has other ids than the golden's");
+    } else if (json_is_string(their_mode) && json_is_string(c->mode) && !json_equal(their_mode, c->mode)) {
+        r->compared = true;
+        say(r, 0, false, "the dump's run is of mode %.40s, the golden's of mode %.40s", json_string_value(their_mode), json_string_value(c->mode));
     } else compare_traces(d, golden, dump, r);
     const char *mode = json_string_value(c->mode);
     const bool differs = r->differs && !r->explained;

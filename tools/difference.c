@@ -60,10 +60,10 @@ bool difference(Difference *d, const double *actual, const double *expected, int
     double squares = 0, expected_squares = 0, actual_squares = 0, product = 0, sum = 0;
     double *sizes = malloc((size_t)n * sizeof *sizes + 1);
     if (!sizes) return false;
-    int64_t finite = 0;
+    int64_t finite = 0, first_not_finite = -1;
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(actual[i])) {
-            d->not_finite++;
+            if (d->not_finite++ == 0) first_not_finite = i;
             continue;
         }
         const double off = fabs(actual[i] - expected[i]);
@@ -87,6 +87,12 @@ bool difference(Difference *d, const double *actual, const double *expected, int
         d->relative = d->rms == 0 ? 0 : expected_squares > 0 ? sqrt(squares / expected_squares) : HUGE_VAL;
         d->cosine = d->rms == 0 ? 1 : expected_squares > 0 && actual_squares > 0 ? product / sqrt(expected_squares * actual_squares) : 0;
         d->p99 = percentile_99(sizes, finite);
+    }
+    if (d->not_finite > 0) {             /* the first of them is what a reader looks for; the figures are of the others */
+        d->worst = first_not_finite;
+        d->expected = expected[d->worst];
+        d->actual = actual[d->worst];
+        d->ulp = (double)NAN;
     }
     free(sizes);
     return true;

@@ -178,15 +178,17 @@ static DumpFound bring(const Dump *d, const Tensor *t, const MapEntry *entry, co
     double *values = malloc((size_t)t->elements * sizeof *values + 1);
     if (!values) {
         error_memory(why, "an array of the dump", (size_t)t->elements * sizeof *values);
-        return DUMP_WRONG;
+        return DUMP_BAD;
     }
     const int64_t last[2] = { 1, dims == 2 ? shape[1] : 0 };
     const bool last_row = last_row_only(t, probe, shape, dims);
     CloverError reason;
     DumpFound found = DUMP_WRONG;
     *rows = last_row ? 1 : shape[0];
-    if (!numbers_of(t, values)) error_set(why, CLOVER_UNSUPPORTED, "%s: its type %s is no float or integer type", t->name, dtype_info(t->type) ? dtype_info(t->type)->name : "?");
-    else if (last_row) {
+    if (!numbers_of(t, values)) {
+        error_set(why, CLOVER_BAD_INPUT, "%s: its %s has type %s; expected F16, BF16, F32, F64, I32 or I64", d->open.path, t->name, dtype_info(t->type) ? dtype_info(t->type)->name : "?");
+        found = DUMP_BAD;
+    } else if (last_row) {
         if (names_map_apply(entry ? entry : &as_it_is, d->config, values, t->shape, t->dims, last, 2, data + (shape[0] - 1) * shape[1], &reason)) found = DUMP_FOUND;
         else error_set(why, CLOVER_BAD_INPUT, "the dump's %s has shape %s, expected %s or its last row: %.200s", t->name, have, want, reason.text);
     } else if (names_map_apply(entry ? entry : &as_it_is, d->config, values, t->shape, t->dims, shape, dims, data, &reason)) found = DUMP_FOUND;
@@ -210,7 +212,7 @@ DumpFound dump_load(Dump *d, const char *case_name, const char *step, const char
     bool there;
     char name[256];
     int64_t layer;
-    if (open_step(d, case_name, step, &there, why) != CLOVER_OK) return DUMP_WRONG;
+    if (open_step(d, case_name, step, &there, why) != CLOVER_OK) return DUMP_BAD;
     if (!there) return DUMP_ABSENT;
     const MapEntry *entry = d->mapped ? names_map_find(&d->map, probe, &layer) : NULL;
     if (d->mapped && !entry) return DUMP_ABSENT;
@@ -226,11 +228,11 @@ DumpFound dump_load(Dump *d, const char *case_name, const char *step, const char
         return bring(d, t, entry, probe, shape, dims, data, rows, why);
     }
     char *path = text_format(why, "%s/%s.npy", d->open.path, name);
-    if (!path) return DUMP_WRONG;
+    if (!path) return DUMP_BAD;
     Npy npy;
     DumpFound found = DUMP_ABSENT;
     if (is_file(path)) {
-        found = DUMP_WRONG;
+        found = DUMP_BAD;
         take_name(d, name);
         if (npy_open(path, &npy, why) == CLOVER_OK) {
             /* A Fortran-order array is the array of the reversed shape, transposed. */

@@ -17,11 +17,12 @@ void dump_close(Dump *d);
 bool dump_has_step(const Dump *d, const char *case_name, const char *step);
 CloverStatus dump_open_step(Dump *d, const char *case_name, const char *step, CloverError *err);   /* can its file be read? One that is not there can. */
 
-typedef enum DumpFound { DUMP_ABSENT, DUMP_FOUND, DUMP_WRONG } DumpFound;
+typedef enum DumpFound { DUMP_ABSENT, DUMP_FOUND, DUMP_WRONG, DUMP_BAD } DumpFound;
 
 /* The probe in our form: rows first, value heads in HF order, as doubles [shape], shape being what the reference has.
  * FOUND: data is filled, *type is the dump's element type, *rows how many of the LAST rows the dump has (less than shape[0] only
- * for logits of the last row). WRONG: it is there and cannot be brought to that shape; why says what was found. */
+ * for logits of the last row). WRONG: it is there and cannot be brought to that shape; why says what was found. BAD: its file
+ * is broken or its type is no number's; why is the error. */
 DumpFound dump_load(Dump *d, const char *case_name, const char *step, const char *probe, const int64_t *shape, int dims,
                     double *data, DType *type, int64_t *rows, CloverError *why);
 

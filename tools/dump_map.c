@@ -79,7 +79,8 @@ CloverStatus names_map_open(const char *map, DumpMap *out, CloverError *err) {
     out->root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
     free(file);
     if (!json_is_object(out->root)) {
-        error_set(err, CLOVER_BAD_INPUT, "%s: line %d: %s; expected a JSON object of stages", map, where.line, out->root ? "no object" : where.text);
+        if (out->root) error_set(err, CLOVER_BAD_INPUT, "%s: expected a JSON object of stages, found something else", map);
+        else error_set(err, CLOVER_BAD_INPUT, "%s: line %d: %s; expected a JSON object of stages", map, where.line, where.text);
         names_map_close(out);
         return err->status;
     }
