@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "../ref/error.h"
+#include "../ref/files/quant.h"
 #include "../ref/files/safetensors.h"
 #include "../tools/hypotheses/hypothesis.h"
 #include "harness.h"
@@ -155,6 +156,68 @@ START_TEST(wrong_at_its_stages_and_nowhere_else) {
         free(right[m]);
     }
     for (int m = 0; m < MODELS; m++) clover_model_close(model[m]);
+}
+END_TEST
+
+/* ---- what an independent model with that mistake answers ------------------------------------------------------------- */
+
+/* The first 16 logits of a commit of two rows and a preview of three, after a commit of four (tests/vectors/make_hypotheses.py). */
+enum { COLUMNS = 16, TOLD = 5 * COLUMNS };
+static void answer(const Hypothesis *h, const char *name, double top_p, double *out) {
+    static const int32_t first[] = { 3, 10, 17, 24 }, more[] = { 5, 12 }, block[] = { 9, 16, 23 };
+    char path[128];
+    CloverError err;
+    CloverModel *model = NULL;
+    HypothesisRules rules;
+    snprintf(path, sizeof path, strcmp(name, "tiny-a") == 0 ? "tests/vectors/%s/hf" : "tests/vectors/shapes/%s/hf", name);
+    assert_ok(clover_model_open(path, NULL, &model, &err), err);
+    CloverSession *s = session_of(model, top_p);
+    const int64_t V = s->c.vocab;
+    double *logits = malloc((size_t)(5 * V) * sizeof *logits);
+    CloverSnapshot *four = NULL;
+    put_in_force(h, s, &rules);
+    assert_ok(clover_commit(s, first, 4, NULL, 0, &err), err);
+    assert_ok(clover_snapshot_take(s, &four, &err), err);
+    assert_ok(clover_commit(s, more, 2, logits, 2, &err), err);
+    assert_ok(clover_snapshot_restore(s, four, &err), err);
+    assert_ok(clover_preview(s, block, 3, logits + 2 * V, &err), err);
+    for (int i = 0; i < TOLD; i++) out[i] = logits[i / COLUMNS * V + i % COLUMNS];
+    free(logits);
+    clover_snapshot_free(four);
+    clover_session_free(s);
+    clover_model_close(model);
+}
+
+START_TEST(as_an_independent_model_with_that_mistake) {
+    CloverError err;
+    Safetensors *file = NULL;
+    assert_ok(safetensors_open("tests/vectors/hypotheses.safetensors", &file, &err), err);
+    const TensorList list = safetensors_tensors(file);
+    int checked = 0;
+    for (const Hypothesis *h = next(NULL); h; h = next(h)) {
+        const Tensor *t = NULL;
+        char name[64], model[16];
+        double top_p, wrong[TOLD], right[TOLD], expected[TOLD], off = 0, apart = 0;
+        for (int64_t i = 0; i < list.n && !t; i++)
+            if (sscanf(list.tensor[i].name, "%63s %15s %lf", name, model, &top_p) == 3 && strcmp(name, h->name) == 0) t = &list.tensor[i];
+        if (!t) {     /* the same mathematics: only rounding shows it */
+            ck_assert_msg(strcmp(h->name, "weight_before_down") == 0, "%s: no independent numbers", h->name);
+            continue;
+        }
+        ck_assert_int_eq(t->elements, TOLD);
+        quant_decode(t->type, t->data, TOLD, expected);
+        answer(NULL, model, top_p, right);
+        answer(h, model, top_p, wrong);
+        for (int i = 0; i < TOLD; i++) {
+            off = fmax(off, fabs(wrong[i] - expected[i]));
+            apart = fmax(apart, fabs(right[i] - expected[i]));
+        }
+        ck_assert_msg(off <= (t->type == DT_F64 ? 1e-11 : 5e-6), "%s on %s: off by %g", h->name, model, off);
+        ck_assert_msg(apart > 1e4 * off && apart > 1e-6, "%s on %s: only %g from a right engine", h->name, model, apart);
+        checked++;
+    }
+    ck_assert_int_eq(checked, list.n);
+    safetensors_close(file);
 }
 END_TEST
 
@@ -369,6 +432,7 @@ static Suite *hypotheses_rules_suite(void) {
     tcase_set_timeout(t, 300);
     tcase_add_test(t, entries_are_whole);
     tcase_add_test(t, wrong_at_its_stages_and_nowhere_else);
+    tcase_add_test(t, as_an_independent_model_with_that_mistake);
     tcase_add_test(t, attention_rules_are_pure);
     tcase_add_test(t, gdn_rules_are_pure);
     tcase_add_test(t, moe_rules_are_pure);

@@ -10,9 +10,11 @@
 #include "../ref/error.h"
 #include "../ref/files/quant.h"
 #include "../tools/diff_parts.h"
+#include "../tools/hypotheses/hypothesis.h"
 #include "../tools/output.h"
 #include "../tools/safetensors_write.h"
 #include "../tools/sha256.h"
+#include "expected.h"
 
 /* A folder of this run's own. */
 static char work[64];
@@ -149,6 +151,38 @@ static CloverStatus make_dump(const char *engine, Variant v, CloverError *err) {
     return status;
 }
 
+/* ---- the hypothesis of that name ---------------------------------------------------------------------------------------- */
+
+/* A session with it in force gives every number of the dump, to the float32 that it is stored in. [HYP] */
+static void as_the_hypothesis(const char *model_path, const char *folder, const Hypothesis *h, EngineTold *told, void *user) {
+    char path[700], detail[512];
+    CloverError err;
+    CloverModel *model = NULL;
+    CloverSession *s = NULL;
+    InForce f = { 0 };
+    int64_t values = 0, beyond = 0;
+    CloverStatus status = clover_model_open(model_path, NULL, &model, &err);
+    if (status == CLOVER_OK) status = clover_session_new(model, NULL, &s, &err);
+    if (status == CLOVER_OK) status = in_force_begin(&f, &h, 1, s, &err);
+    detail[0] = '\0';
+    for (int i = 0; i < STEPS && status == CLOVER_OK; i++) {
+        ExpectedResult r;
+        snprintf(path, sizeof path, "%s/%s.safetensors", folder, steps[i].name);
+        status = expected_step(s, clover_model_config(model)->vocab, steps[i].kind == STEP_COMMIT ? EXPECTED_COMMIT : EXPECTED_PREVIEW, path, 1.2e-7, 1e-9, &r, &err);
+        if (status != CLOVER_OK) break;
+        values += r.values;
+        if (r.beyond && !beyond) snprintf(detail, sizeof detail, "%s %.400s", steps[i].name, r.problem);
+        beyond += r.beyond;
+    }
+    if (status != CLOVER_OK) snprintf(detail, sizeof detail, "%.400s", err.text);
+    else if (!beyond) snprintf(detail, sizeof detail, "%lld values", (long long)values);
+    snprintf(path, sizeof path, "%s is the hypothesis", folder);
+    told(user, status == CLOVER_OK && !beyond, path, detail);
+    clover_session_free(s);
+    in_force_end(&f);
+    clover_model_close(model);
+}
+
 /* ---- one diff ----------------------------------------------------------------------------------------------------------- */
 
 /* Says in detail what came out; true: the verdict is that, and the first divergence there (NULL: none). */
@@ -174,13 +208,15 @@ static bool diff_says(CloverNumerics profile, const char *step, const char *prob
     return ok;
 }
 
-static void one_engine(const char *folder, EngineTold *told, void *user) {
+static void one_engine(const char *model_path, const char *folder, EngineTold *told, void *user) {
     const char *kind = strrchr(folder, '/') + 1;
     char what[700], detail[512];
     CloverError err;
     int k = 0;
     while (k < KINDS && strcmp(kinds[k].kind, kind) != 0) k++;
     const bool rounds = strcmp(kind, "bf16") == 0;
+    const Hypothesis *h = hypothesis_named(kind);
+    if (h && (h->kind == HYPOTHESIS_STAGE || h->kind == HYPOTHESIS_PARAMETER)) as_the_hypothesis(model_path, folder, h, told, user);
     for (Variant v = 0; v < VARIANTS; v++) {
         char out[32] = "";
         const char *probe = k < KINDS ? kinds[k].probe : NULL;
@@ -233,9 +269,10 @@ void vectors_engines(const char *dir, EngineTold *told, void *user) {
         told(user, false, "engines", err.text);
         return;
     }
-    snprintf(path, sizeof path, "%s/engines/*", dir);
-    if (glob(path, 0, NULL, &g) == 0)
-        for (size_t i = 0; i < g.gl_pathc; i++) one_engine(g.gl_pathv[i], told, user);
+    char engines[600];
+    snprintf(engines, sizeof engines, "%s/engines/*", dir);
+    if (glob(engines, 0, NULL, &g) == 0)
+        for (size_t i = 0; i < g.gl_pathc; i++) one_engine(path, g.gl_pathv[i], told, user);
     globfree(&g);
     clear_work();
 }
