@@ -124,7 +124,8 @@ static bool listen(void *user, const CloverEvent *e) {
 
 void decode_run_go(DecodeRun *r) {
     CloverEngine engine = scripted_engine(r->engine);
-    r->status = clover_decode(&engine, &r->options, r->prompt, r->n_prompt, listen, r, r->out, &r->n_out, &r->err);
+    r->status = r->rules ? decode_with_rules(&engine, r->rules, &r->options, r->prompt, r->n_prompt, listen, r, r->out, &r->n_out, &r->err)
+                         : clover_decode(&engine, &r->options, r->prompt, r->n_prompt, listen, r, r->out, &r->n_out, &r->err);
     ck_assert_int_eq(r->engine->live_snapshots, 0);
     ck_assert_int_le(r->n_out, r->options.max_tokens);
     scripted_log(r->engine, r->log, sizeof r->log);

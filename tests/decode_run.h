@@ -6,6 +6,7 @@
 #ifndef CLOVER_TEST_DECODE_RUN_H
 #define CLOVER_TEST_DECODE_RUN_H
 
+#include "../ref/decoder.h"
 #include "scripted_engine.h"
 
 enum { DIGITS = 10, THINK_END = 7, STOP = 8, MASK = 9 };
@@ -13,6 +14,7 @@ enum { DIGITS = 10, THINK_END = 7, STOP = 8, MASK = 9 };
 typedef struct DecodeRun {
     ScriptedEngine *engine;
     CloverDecodeOptions options;
+    const DecodeRules *rules;        /* NULL: the right ones, by clover_decode */
     int32_t prompt[64];
     int64_t n_prompt;
 

@@ -1,4 +1,4 @@
-/* hypotheses.c - clover hypotheses: the catalogue of known mistakes, and the dump of an engine that makes them. [HYP] */
+/* hypotheses.c - clover hypotheses: the catalogue of known mistakes, and the dump of an engine that makes them. [HYP-1, HYP-3] */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* hypotheses_case.c - the case that clover hypotheses --dump runs when no golden says which. [HYP] */
+/* hypotheses_case.c - the case that clover hypotheses --dump runs when no golden says which. [HYP-3] */
 #include <string.h>
 #include "hypotheses_case.h"
 

@@ -1,4 +1,4 @@
-/* catalogue.c - all hypotheses, part by part. [HYP] */
+/* catalogue.c - all hypotheses, part by part. [HYP-1] */
 #include <string.h>
 #include "hypothesis.h"
 

@@ -1,5 +1,5 @@
 /* decoding.c - decisions of the decode modes that ports get wrong. They show in a run's trace and tokens, not in a step's stages:
- * `stages` names the trace's steps instead. [HYP] */
+ * `stages` names the trace's steps instead. [HYP-1] */
 #include <math.h>
 #include "hypothesis.h"
 

@@ -1,4 +1,4 @@
-/* in_force.c - hypotheses at work on a session: its rules pointed elsewhere, a parameter changed, its state meddled with. [HYP] */
+/* in_force.c - hypotheses at work on a session: its rules pointed elsewhere, a parameter changed, its state meddled with. [HYP-2] */
 #include <stdlib.h>
 #include <string.h>
 #include "../../ref/error.h"

@@ -1,4 +1,4 @@
-/* state.c - what an engine gets wrong between two steps: what it keeps, for how long and in what precision. [HYP]
+/* state.c - what an engine gets wrong between two steps: what it keeps, for how long and in what precision. [HYP-1]
  *
  * Such a fault shows at the second step or later, in the first stage that reads what was kept. Stages may be overwritten while
  * it is in force (observe sees what they are then), so what a fault puts into the state follows from the same values. */
