@@ -258,7 +258,7 @@ static const Hypothesis list[] = {
       .report = "", .lint = "" },
     { .name = "gdn_beta_bf16", .kind = HYPOTHESIS_STAGE, .clause = "GDN-2", .stages = "gdn.beta", .rules = set_beta_coarse,
       .says = "rounds beta to bf16", .right = "beta = sigmoid(b) in float32", .wrong = "beta = bf16(sigmoid(b))", .shows = "The state drifts over hundreds of tokens.", .needs = A_LAYER,
-      .report = "vllm-project/vllm PR 53877", .lint = "alpha-beta-quantised" },
+      .report = "vllm-project/vllm PR 53877", .lint = "" },
     { .name = "dt_bias_missing", .kind = HYPOTHESIS_STAGE, .clause = "GDN-2", .stages = "gdn.g", .rules = set_without_bias,
       .says = "leaves out dt_bias", .right = "g = -rate softplus(a + dt_bias)", .wrong = "g = -rate softplus(a)", .shows = "Every head forgets at another speed than it was trained for.",
       .needs = A_LAYER, .report = "", .lint = "" },
