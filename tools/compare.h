@@ -26,6 +26,11 @@ typedef struct Transform {
 
 void transform_free(Transform *t);
 
+/* The ones met in the wild. */
+typedef enum Known { HEADS_GROUPED, HEADS_TILED_TWICE, QUERY_GATE_FLAT, QUERY_GATE_SWAPPED, Q_K_SWAPPED, TAPS_REVERSED } Known;
+/* Adds its maps, name and detail to t. False, and t as it was: it does not concern this role or moves nothing; err: no memory. */
+bool transform_known(Known known, const RoleView *of, const CloverConfig *config, Transform *t, CloverError *err);
+
 typedef struct Match {
     Relation relation;
     Transform transform;             /* of the other file; relation then is what is left after it */

@@ -52,41 +52,92 @@ static void name_it(Transform *t, const char *name, const char *detail) {
     snprintf(t->detail + k, sizeof t->detail - k, "%s%s", k ? "; " : "", detail);
 }
 
-static int64_t *new_map(Search *s, int64_t n) {
+static int64_t *new_map(int64_t n, CloverError *err) {
     int64_t *map = malloc((size_t)n * sizeof *map);
-    if (!map) { error_memory(s->err, "a permutation", (size_t)n * sizeof *map); return NULL; }
+    if (!map) { error_memory(err, "a permutation", (size_t)n * sizeof *map); return NULL; }
     for (int64_t i = 0; i < n; i++) map[i] = i;
     return map;
 }
 
 /* ---- orders of slots ------------------------------------------------------------------------------------------------------ */
 
-/* t with the rows or columns of slot i taken from slot from[i]. */
-static void try_slots(Search *s, Transform t, Slots slots, const int64_t *from, const char *name, const char *detail) {
-    const int64_t n = slots.cols ? s->right->cols : s->right->rows;
-    int64_t *map = new_map(s, n);
-    if (!map) return;
+/* Gives t the rows or columns of slot from[i] for those of slot i; false: nothing moves, or no memory. */
+static bool move_slots(Transform *t, const RoleView *of, Slots slots, const int64_t *from, CloverError *err) {
+    int64_t *map = new_map(slots.cols ? of->cols : of->rows, err);
     bool moves = false;
-    for (int64_t i = 0; i < slots.n; i++)
+    for (int64_t i = 0; map && i < slots.n; i++)
         for (int64_t k = 0; k < slots.width; k++) {
             map[slots.start + i * slots.width + k] = slots.start + from[i] * slots.width + k;
             moves |= from[i] != i;
         }
-    if (!moves) { free(map); return; }
-    if (slots.cols) t.col = map;
-    else t.row = map;
-    name_it(&t, name, detail);
-    try_from(s, s->other, t);
+    if (!moves) { free(map); return false; }
+    if (slots.cols) t->col = map;
+    else t->row = map;
+    return true;
 }
 
 /* Grouped where tiled was meant, or tiled twice. [TEN-7] */
-static void try_known_orders(Search *s, Transform t, Slots slots, int64_t *from) {
-    const HeadMap map = { 0, 1, s->c->key_heads, s->c->value_heads / s->c->key_heads };
-    if (slots.n != s->c->value_heads) return;
-    for (int64_t h = 0; h < slots.n; h++) from[h] = head_unmap(&map, h);
-    try_slots(s, t, slots, from, "heads permuted", "grouped where the format tiles them");
-    for (int64_t h = 0; h < slots.n && !s->found; h++) from[h] = head_map(&map, h);
-    if (!s->found) try_slots(s, t, slots, from, "heads permuted", "tiled once more than the format has them");
+static bool move_value_heads(Transform *t, const RoleView *of, const CloverConfig *c, bool grouped, CloverError *err) {
+    const HeadMap map = { 0, 1, c->key_heads, c->value_heads / c->key_heads };
+    const Slots slots = role_heads(of->role, c);
+    if (slots.n < 2 || of->role->what.heads == ROLE_NO_HEADS) return false;
+    int64_t *from = new_map(slots.n, err);
+    for (int64_t h = 0; from && h < slots.n; h++) from[h] = grouped ? head_unmap(&map, h) : head_map(&map, h);
+    const bool moves = from && move_slots(t, of, slots, from, err);
+    free(from);
+    return moves;
+}
+
+/* Query and gate rows: right are, head by head, [width query | width gate]. [ATT-1] */
+static bool move_query_gate(Transform *t, const RoleView *of, const CloverConfig *c, bool flat, CloverError *err) {
+    const int64_t H = c->heads, w = c->head_width;
+    if (strcmp(of->role->what.gguf[0], "attn_q.weight") != 0 || (flat && H < 2) || !(t->row = new_map(of->rows, err))) return false;
+    for (int64_t i = 0; i < of->rows; i++) {
+        const int64_t h = i / (2 * w), part = i / w % 2, k = i % w;
+        t->row[i] = flat ? (part * H + h) * w + k : (h * 2 + 1 - part) * w + k;
+    }
+    return true;
+}
+
+static bool is_conv(const RoleView *of) {
+    return strcmp(of->role->what.gguf[0], "ssm_conv1d.weight") == 0 || strcmp(of->role->what.gguf[0], "conv_right_weight") == 0;
+}
+
+static bool move_q_k(Transform *t, const RoleView *of, const CloverConfig *c, CloverError *err) {
+    const int64_t K = c->key_heads * c->key_width;
+    if ((!is_conv(of) && strcmp(of->role->what.gguf[0], "attn_qkv.weight") != 0) || of->rows == 1 || !(t->row = new_map(of->rows, err))) return false;
+    for (int64_t i = 0; i < 2 * K; i++) t->row[i] = (i + K) % (2 * K);
+    return true;
+}
+
+static bool move_taps(Transform *t, const RoleView *of, CloverError *err) {
+    if (!is_conv(of) || of->rows == 1 || !(t->col = new_map(of->cols, err))) return false;
+    for (int64_t i = 0; i < of->cols; i++) t->col[i] = of->cols - 1 - i;
+    return true;
+}
+
+bool transform_known(Known known, const RoleView *of, const CloverConfig *c, Transform *t, CloverError *err) {
+    static const char *const words[][2] = {
+        [HEADS_GROUPED]      = { "heads permuted", "grouped where the format tiles them" },
+        [HEADS_TILED_TWICE]  = { "heads permuted", "tiled once more than the format has them" },
+        [QUERY_GATE_FLAT]    = { "split", "all query rows, then all gate rows, where each head has its own" },
+        [QUERY_GATE_SWAPPED] = { "swapped", "each head's gate rows before its query rows" },
+        [Q_K_SWAPPED]        = { "swapped", "the q rows and the k rows" },
+        [TAPS_REVERSED]      = { "reversed", "the conv's taps" },
+    };
+    bool moves = false;
+    switch (known) {
+    case HEADS_GROUPED: case HEADS_TILED_TWICE: moves = move_value_heads(t, of, c, known == HEADS_GROUPED, err); break;
+    case QUERY_GATE_FLAT: case QUERY_GATE_SWAPPED: moves = move_query_gate(t, of, c, known == QUERY_GATE_FLAT, err); break;
+    case Q_K_SWAPPED: moves = move_q_k(t, of, c, err); break;
+    case TAPS_REVERSED: moves = move_taps(t, of, err); break;
+    }
+    if (moves) name_it(t, words[known][0], words[known][1]);
+    return moves;
+}
+
+static void try_known(Search *s, Transform t, Known known) {
+    if (!s->found && s->err->status == CLOVER_OK && transform_known(known, s->right, s->c, &t, s->err)) try_from(s, s->other, t);
 }
 
 enum { SAMPLE = 256 };
@@ -140,11 +191,14 @@ static void match_slots(Search *s, const Transform *t, Slots slots, bool experts
 static void try_heads(Search *s, Transform t) {
     const Slots slots = role_heads(s->right->role, s->c);
     if (slots.n < 2) return;
-    int64_t *from = new_map(s, slots.n);
-    if (!from) return;
-    try_known_orders(s, t, slots, from);
-    if (!s->found && s->err->status == CLOVER_OK) match_slots(s, &t, slots, false, from);
-    if (!s->found && s->err->status == CLOVER_OK) try_slots(s, t, slots, from, "heads permuted", "in no order that is known");
+    try_known(s, t, HEADS_GROUPED);
+    try_known(s, t, HEADS_TILED_TWICE);
+    int64_t *from = s->found || s->err->status != CLOVER_OK ? NULL : new_map(slots.n, s->err);
+    if (from) match_slots(s, &t, slots, false, from);
+    if (from && s->err->status == CLOVER_OK && move_slots(&t, s->right, slots, from, s->err)) {
+        name_it(&t, "heads permuted", "in no order that is known");
+        try_from(s, s->other, t);
+    }
     free(from);
 }
 
@@ -152,7 +206,7 @@ static void try_experts(Search *s, Transform t) {
     const bool router = is(s, "ffn_gate_inp.weight"), experts = s->right->experts > 1;
     if ((!router && !experts) || s->c->experts < 2) return;
     const Slots slots = { 0, 1, s->c->experts, false };
-    int64_t *from = new_map(s, slots.n);
+    int64_t *from = new_map(slots.n, s->err);
     if (!from) return;
     match_slots(s, &t, slots, experts, from);
     bool moves = false;
@@ -166,46 +220,11 @@ static void try_experts(Search *s, Transform t) {
 
 /* ---- other orders -------------------------------------------------------------------------------------------------------- */
 
-static void try_rows(Search *s, Transform t, int64_t *row, const char *name, const char *detail) {
-    t.row = row;
-    name_it(&t, name, detail);
-    try_from(s, s->other, t);
-}
-
-/* Query and gate rows: right are, head by head, [width query | width gate]. [ATT-1] */
-static void try_query_gate(Search *s, Transform t) {
-    const int64_t H = s->c->heads, w = s->c->head_width, n = s->right->rows;
-    if (!is(s, "attn_q.weight")) return;
-    int64_t *flat = new_map(s, n), *swapped = new_map(s, n);
-    for (int64_t i = 0; flat && swapped && i < n; i++) {
-        const int64_t h = i / (2 * w), part = i / w % 2, k = i % w;
-        flat[i] = (part * H + h) * w + k;
-        swapped[i] = (h * 2 + 1 - part) * w + k;
-    }
-    if (flat && swapped) try_rows(s, t, flat, "split", "all query rows, then all gate rows, where each head has its own");
-    else free(flat);
-    if (flat && swapped && !s->found) try_rows(s, t, swapped, "swapped", "each head's gate rows before its query rows");
-    else free(swapped);
-}
-
-/* The q and k rows of a GDN projection or conv. */
-static void try_q_k(Search *s, Transform t) {
-    const int64_t K = s->c->key_heads * s->c->key_width;
-    if (!is(s, "attn_qkv.weight") && !is(s, "ssm_conv1d.weight") && !is(s, "conv_right_weight")) return;
-    int64_t *row = s->right->rows > 1 ? new_map(s, s->right->rows) : NULL;
-    for (int64_t i = 0; row && i < 2 * K; i++) row[i] = (i + K) % (2 * K);
-    if (row) try_rows(s, t, row, "swapped", "the q rows and the k rows");
-}
-
-static void try_taps(Search *s, Transform t) {
-    if (!is(s, "ssm_conv1d.weight") && !is(s, "conv_right_weight")) return;
-    const int64_t n = s->right->cols;
-    int64_t *col = new_map(s, n);
-    if (!col) return;
-    for (int64_t i = 0; i < n; i++) col[i] = n - 1 - i;
-    t.col = col;
-    name_it(&t, "reversed", "the conv's taps");
-    try_from(s, s->other, t);
+static void try_rows(Search *s, Transform t) {
+    try_known(s, t, TAPS_REVERSED);
+    try_known(s, t, QUERY_GATE_FLAT);
+    try_known(s, t, QUERY_GATE_SWAPPED);
+    try_known(s, t, Q_K_SWAPPED);
 }
 
 static void try_square(Search *s, Transform t) {
@@ -254,17 +273,18 @@ typedef struct Form { ValueForm value; const char *name, *detail; } Form;
 static int forms_of(const RoleOf *role, const Form **out) {
     static const Form norm[] = { { VALUE_AS_IT_IS, "", "" }, { VALUE_PLUS_1, "shifted by 1", "w where 1 + w is meant" }, { VALUE_MINUS_1, "shifted by 1", "2 + w where 1 + w is meant" } };
     static const Form head_norm[] = { { VALUE_AS_IT_IS, "", "" }, { VALUE_MINUS_1, "shifted by 1", "1 was added to the GDN head norm, which is a plain factor" } };
-    static const Form rate[] = { { VALUE_AS_IT_IS, "", "" }, { VALUE_NEG_EXP, "exp", "A_log where -exp(A_log) is meant" }, { VALUE_LOG_NEG, "exp", "-exp applied twice" } };
+    static const Form rate[] = { { VALUE_AS_IT_IS, "", "" }, { VALUE_NEG_EXP, "exp", "A_log where -exp(A_log) is meant" }, { VALUE_LOG_NEG, "exp", "-exp applied twice" },
+        { VALUE_NEG_LOG_NEG, "exp", "-exp(exp(A_log)) where -exp(A_log) is meant" } };
     static const Form other[] = { { VALUE_AS_IT_IS, "", "" } };
     if (role->what.form == ROLE_LAYER_NORM || role->what.form == ROLE_HEAD_NORM) { *out = norm; return 3; }
-    if (role->what.form == ROLE_RATE) { *out = rate; return 3; }
+    if (role->what.form == ROLE_RATE) { *out = rate; return 4; }
     if (strcmp(role->what.gguf[0], "ssm_norm.weight") == 0) { *out = head_norm; return 2; }
     *out = other;
     return 1;
 }
 
 typedef void TryOrder(Search *s, Transform t);
-static TryOrder *const orders[] = { try_heads, try_taps, try_query_gate, try_q_k, try_experts, try_partners, try_square };
+static TryOrder *const orders[] = { try_heads, try_rows, try_experts, try_partners, try_square };
 
 CloverStatus compare_search(const RoleView *right, const RoleView *other, const ModelFile *file, const RoleList *roles, int64_t role,
                             const CloverConfig *config, Match *match, bool *found, CloverError *err) {

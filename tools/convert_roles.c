@@ -268,6 +268,7 @@ float value_in_form(ValueForm form, float x) {
     case VALUE_MINUS_1: return (float)((double)x - 1);
     case VALUE_NEG_EXP: return (float)-el_exp((double)x);
     case VALUE_LOG_NEG: return (float)el_log(-(double)x);
+    case VALUE_NEG_LOG_NEG: return (float)-el_log(-(double)x);
     }
     return x;
 }
