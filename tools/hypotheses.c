@@ -193,7 +193,8 @@ static CloverStatus dump(Wanted *a, CloverError *err) {
     if (status == CLOVER_OK && a->golden) status = as_in_golden(&a->model, &b, err);
     if (status == CLOVER_OK) status = model_args_open(&a->model, &model, err);
     if (status == CLOVER_OK && a->golden) status = check_identity(&b, model, err);
-    if (status == CLOVER_OK && !(cases = a->golden ? cases_of(&b) : fitting_cases(a->h[0], clover_model_config(model)))) status = error_memory(err, "the cases", 0);
+    if (status == CLOVER_OK && !a->golden) status = fitting_cases(a->h[0], model, &a->model, &cases, err);
+    if (status == CLOVER_OK && a->golden && !(cases = cases_of(&b))) status = error_memory(err, "the cases", 0);
     const bool single = a->golden && b.n_cases == 1 && !*b.cases[0].folder;
     g.model = model;
     if (status == CLOVER_OK) status = golden_plan(&g, cases, single, a->golden ? a->golden : "the default case", (GoldenShard){ 1, 1 }, false, err);
@@ -206,7 +207,11 @@ static CloverStatus dump(Wanted *a, CloverError *err) {
         for (int i = 1; i < a->n; i++) printf("; %s", a->h[i]->says);
         if (*a->h[0]->needs) printf("\nto show, that needs: %s", a->h[0]->needs);
         if (a->golden) printf("\nto find it: clover diff %s %s\n", a->golden, a->dump);
-        else printf("\nto find it: clover golden %s --cases %s/cases.json -o GOLDEN && clover diff GOLDEN %s\n", a->model.path, a->dump, a->dump);
+        else {
+            const char *numerics = a->model.numerics ? numerics_names[a->model.numerics] : NULL;
+            printf("\nto find it: clover golden %s%s%s --cases %s/cases.json -o GOLDEN && clover diff GOLDEN %s%s%s\n", a->model.path, numerics ? " --numerics " : "", numerics ? numerics : "",
+                   a->dump, a->dump, numerics ? " --profile " : "", numerics ? numerics : "");
+        }
     }
     golden_free(&g);
     clover_model_close(model);

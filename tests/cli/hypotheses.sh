@@ -96,6 +96,21 @@ run 0 hypotheses draft_state_not_rewound --dump "$work/stay" --golden "$work/run
     [ -s "$work/stay/draft/trace.json" ] && [ -s "$work/stay/draft/000-commit.safetensors" ]
 result decoding_fault_in_the_other $?
 
+# ---- the default case of a decoding fault: one in which a decision differs
+fits() {                        # NAME
+    run 0 hypotheses "$1" --dump "$work/$1" --model $MODEL || return 1
+    numerics=$(grep -o -e '--numerics [a-z0-9]*' "$work/out")
+    # shellcheck disable=SC2086 # two words or none
+    run 0 golden $MODEL $numerics --cases "$work/$1/cases.json" -o "$work/$1-golden" && ! cmp -s "$work/$1/$1/trace.json" "$work/$1-golden/$1/trace.json"
+}
+for h in threshold_inclusive denoise_fixes_one denoise_remasks denoise_aligned_blocks block_cut_to_budget commit_skipped draft_state_not_rewound draft_accept_exact_only \
+         controls_count_prompt repetition_before_presence candidates_include_mask tie_takes_last; do
+    fits $h
+    result "default case of $h" $?
+done
+run 0 hypotheses tie_takes_last --dump "$work/again" --model $MODEL && diff -r "$work/tie_takes_last" "$work/again" >"$work/err"
+result the_case_is_the_same_again $?
+
 # ---- the golden's model and no other
 run 0 synth -o "$work/other" --form hf --hidden 32 --layers 2 --interval 2 --vocab 320 --seed 3
 run 3 hypotheses l2_mean --dump "$work/x" --golden "$work/golden" --model "$work/other" && errs 'is not the one'
