@@ -16,6 +16,7 @@ static const Command commands[] = {
     { "logits", "exact logits and every intermediate value of a step, as safetensors", cmd_logits },
     { "golden", "expected values of cases, step by step, as a bundle for clover diff", cmd_golden },
     { "inspect", "what a model file holds, lacks and can run", cmd_inspect },
+    { "lint", "what is wrong with a model file, and what mends it", cmd_lint },
     { "synth", "write a random model of any shape, type and file form", cmd_synth },
     { "diff", "where an engine first leaves the reference", cmd_diff },
     { "hypotheses", "the catalogue of known mistakes, and engines that make them", cmd_hypotheses },

@@ -5,6 +5,7 @@
 int cmd_run(int argc, char **argv);
 int cmd_logits(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_lint(int argc, char **argv);
 int cmd_golden(int argc, char **argv);
 int cmd_synth(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
