@@ -267,25 +267,27 @@ static void inject(void *user, const char *name, double *data, const int64_t *sh
     in_force_observe(in->f, in->s, true, name, data, shape, dims);
 }
 
-/* Two sessions over one prompt: one commits the block, the other previews it under the hypothesis, every stage that both have being
- * overwritten by the committed one's. */
-static void commit_and_preview(const char *name, CloverSession **committed, CloverSession **previewed) {
+/* Two sessions over one prompt, both with another mistake (NULL: none): one commits the block, the other previews it under the
+ * hypothesis, every stage that both have being overwritten by the committed one's. */
+static void commit_and_preview(const char *name, const char *other, CloverSession **committed, CloverSession **previewed) {
     CloverError err;
-    const Hypothesis *h = hypothesis_named(name);
-    InForce f;
+    const Hypothesis *const h[] = { hypothesis_named(name), other ? hypothesis_named(other) : NULL };
+    InForce f, of_other;
     *committed = session();
     *previewed = session();
     Watched w = { .s = *committed, .step = "block" };
+    assert_ok(in_force_begin(&of_other, h + 1, other ? 1 : 0, *committed, &err), err);
     assert_ok(clover_commit(*committed, prompt, PROMPT, NULL, 0, &err), err);
     clover_session_watch(*committed, see, &w);
     assert_ok(clover_commit(*committed, block, BLOCK, NULL, 0, &err), err);
-    assert_ok(in_force_begin(&f, &h, 1, *previewed, &err), err);
+    assert_ok(in_force_begin(&f, h, other ? 2 : 1, *previewed, &err), err);
     Injected in = { &f, *previewed, &w };
     assert_ok(in_force_commit(&f, *previewed, prompt, PROMPT, NULL, 0, &err), err);
     clover_session_watch(*previewed, inject, &in);
     assert_ok(in_force_preview(&f, *previewed, block, BLOCK, NULL, &err), err);
     clover_session_watch(*previewed, NULL, NULL);
     in_force_end(&f);
+    in_force_end(&of_other);
     forget(&w);
 }
 
@@ -297,7 +299,7 @@ START_TEST(what_a_preview_writes_follows_from_the_injected_values) {
     CloverError err;
     for (int i = 0; i < 3; i++) {
         CloverSession *a, *b, *before = session();
-        commit_and_preview(names[i], &a, &b);
+        commit_and_preview(names[i], NULL, &a, &b);
         assert_ok(clover_commit(before, prompt, PROMPT, NULL, 0, &err), err);
         const CloverConfig *c = &a->c;
         ck_assert_int_eq(b->state.position, i == 2 ? PROMPT + BLOCK : PROMPT);
@@ -315,6 +317,17 @@ START_TEST(what_a_preview_writes_follows_from_the_injected_values) {
         clover_session_free(b);
         clover_session_free(before);
     }
+}
+END_TEST
+
+/* An engine that pairs heads wrongly does so where a preview writes S, too. */
+START_TEST(what_a_preview_writes_is_as_wrong_as_a_commit) {
+    CloverSession *a, *b;
+    commit_and_preview("preview_mutates_state", "gdn_heads_tiled", &a, &b);
+    for (int64_t l = 0; l < a->c.layers; l++)
+        if (!a->c.full_attention[l]) ck_assert(same(b->state.layer[l].S, a->state.layer[l].S, state_S_size(&a->c)));
+    clover_session_free(a);
+    clover_session_free(b);
 }
 END_TEST
 
@@ -384,6 +397,52 @@ START_TEST(what_a_restore_leaves) {
 }
 END_TEST
 
+/* The last row of a step alone is lost. */
+START_TEST(which_row_is_lost) {
+    CloverError err;
+    const Hypothesis *h = hypothesis_named("kv_row_lost");
+    CloverSession *s = session(), *whole = session();
+    InForce f;
+    assert_ok(clover_commit(whole, prompt, PROMPT, NULL, 0, &err), err);
+    assert_ok(in_force_begin(&f, &h, 1, s, &err), err);
+    assert_ok(in_force_commit(&f, s, prompt, PROMPT, NULL, 0, &err), err);
+    const int64_t row = state_kv_row(&s->c);
+    double *zeros = calloc((size_t)row, sizeof *zeros);
+    for (int64_t l = 0; l < s->c.layers; l++) {
+        if (!s->c.full_attention[l]) continue;
+        const LayerState *x = &s->state.layer[l], *y = &whole->state.layer[l];
+        ck_assert(same(x->k, y->k, (PROMPT - 1) * row) && same(x->v, y->v, (PROMPT - 1) * row));
+        ck_assert(same(x->k + (PROMPT - 1) * row, zeros, row) && same(x->v + (PROMPT - 1) * row, zeros, row));
+    }
+    free(zeros);
+    in_force_end(&f);
+    clover_session_free(s), clover_session_free(whole);
+}
+END_TEST
+
+/* One row at a time is right: an engine that restarts does so in a forward of several rows. */
+START_TEST(a_commit_of_one_row_does_not_restart) {
+    static const char *const names[] = { "state_reset_between_chunks", "cached_forward_restarts" };
+    CloverError err;
+    for (int i = 0; i < 2; i++) {
+        const Hypothesis *h = hypothesis_named(names[i]);
+        CloverSession *s = session(), *good = session();
+        InForce f;
+        assert_ok(in_force_begin(&f, &h, 1, s, &err), err);
+        for (int k = 0; k < PROMPT; k++) {
+            assert_ok(in_force_commit(&f, s, prompt + k, 1, NULL, 0, &err), err);
+            assert_ok(clover_commit(good, prompt + k, 1, NULL, 0, &err), err);
+        }
+        ck_assert(clover_session_hash(s) == clover_session_hash(good));
+        assert_ok(in_force_commit(&f, s, block, 2, NULL, 0, &err), err);
+        assert_ok(clover_commit(good, block, 2, NULL, 0, &err), err);
+        ck_assert(clover_session_hash(s) != clover_session_hash(good));
+        in_force_end(&f);
+        clover_session_free(s), clover_session_free(good);
+    }
+}
+END_TEST
+
 /* S rounded: every value is one of the type, and the nearest to the right one. */
 START_TEST(half_precision_is_the_nearest) {
     static const struct { const char *name; double unit, least; } halves[] = { { "state_bf16", 0x1p-8, 0x1p-126 }, { "state_fp16", 0x1p-11, 0x1p-14 } };   /* half a spacing, relative */
@@ -410,8 +469,8 @@ END_TEST
 /* ---- in force ------------------------------------------------------------------------------------------------------- */
 
 START_TEST(two_at_once) {
-    const Hypothesis *const two[] = { hypothesis_named("preview_mutates_ring"), hypothesis_named("rope_base_10000") };
-    Watched w = run_steps(two, 2), alone = run_steps(two + 1, 1);
+    const Hypothesis *const two[] = { hypothesis_named("rope_base_10000"), hypothesis_named("preview_mutates_ring") };
+    Watched w = run_steps(two, 2), alone = run_steps(two, 1);
     const Seen *first = first_difference(&w);
     ck_assert(first && strcmp(first->step, "prompt") == 0 && strcmp(first->probe, "L03.attn.q_rope") == 0);
     bool ring = false;
@@ -461,9 +520,12 @@ Suite *hypotheses_suite(void) {
     tcase_add_checked_fixture(c, open_model, close_model);
     tcase_add_test(c, no_state_fault_is_left_out);
     tcase_add_test(c, what_a_preview_writes_follows_from_the_injected_values);
+    tcase_add_test(c, what_a_preview_writes_is_as_wrong_as_a_commit);
     tcase_add_test(c, rows_that_stay_take_no_room_from_commits);
     tcase_add_test(c, a_preview_that_nobody_watched_is_an_error);
     tcase_add_test(c, what_a_restore_leaves);
+    tcase_add_test(c, which_row_is_lost);
+    tcase_add_test(c, a_commit_of_one_row_does_not_restart);
     tcase_add_test(c, too_many);
     suite_add_tcase(s, c);
     return s;

@@ -110,6 +110,8 @@ END_TEST
 START_TEST(block_cut_to_budget) {
     expect(try(NULL, CLOVER_DENOISE, 4, 2, NULL, ROWS("1", "2", "3", "4")), "see 9 9 9 9\npass 0 @3: 0=1 1=2 2=3 3=4 fixed 0 1 2 3\nblock @3: 1 2 3 4 emitted 2\n", "12", NULL);
     expect(try("block_cut_to_budget", CLOVER_DENOISE, 4, 2, NULL, ROWS("1", "2")), "see 9 9\npass 0 @3: 0=1 1=2 fixed 0 1\nblock @3: 1 2 emitted 2\n", "12", NULL);
+    expect(try("block_cut_to_budget", CLOVER_DENOISE, 2, 3, NULL, ROWS("1", "2", "3")), "see 9 9\npass 0 @3: 0=1 1=2 fixed 0 1\nblock @3: 1 2 emitted 2\n"
+           "see 9\npass 0 @5: 0=3 fixed 0\nblock @5: 3 emitted 1\n", "123", NULL);
 }
 END_TEST
 

@@ -161,22 +161,22 @@ static CloverStatus run_cases(Golden *g, CloverError *err) {
 
 /* Written beside the folder and renamed: a dump is whole or not there. */
 static CloverStatus write_dump(Golden *g, const char *to, const json_t *cases, bool with_cases, CloverError *err) {
-    bool made;
-    char *partial = text_format(err, "%s.partial-%ld", to, (long)getpid()), *file = partial ? text_format(err, "%s/cases.json", partial) : NULL;
+    bool made = false;
+    size_t length = strlen(to);
+    while (length > 1 && to[length - 1] == '/') length--;    /* beside it, not in it */
+    char *partial = text_format(err, "%.*s.partial-%ld", (int)length, to, (long)getpid()), *file = partial ? text_format(err, "%s/cases.json", partial) : NULL;
     CloverStatus status = file ? output_folder(to, false, &made, err) : err->status;
     if (status == CLOVER_OK && mkdir(partial, 0777) != 0) status = error_set(err, CLOVER_SYSTEM, "%s: cannot make the folder", partial);
-    if (status == CLOVER_OK) {
+    else if (status == CLOVER_OK) {
         g->out = partial;
         status = run_cases(g, err);
         json_t *all = status == CLOVER_OK && with_cases ? json_pack("{s:O}", "cases", cases) : NULL;
         if (all) status = write_sorted_json(file, all, err);
         json_decref(all);
         if (status == CLOVER_OK && rename(partial, to) != 0) status = error_set(err, CLOVER_SYSTEM, "%s: cannot be renamed to %s", partial, to);
-        if (status != CLOVER_OK) {
-            remove_all(partial);
-            if (made) rmdir(to);
-        }
+        if (status != CLOVER_OK) remove_all(partial);
     }
+    if (status != CLOVER_OK && made) rmdir(to);
     free(partial);
     free(file);
     return status;

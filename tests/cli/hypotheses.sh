@@ -78,6 +78,8 @@ for type in f32 f16 bf16; do
 done
 run 0 hypotheses l2_mean --dump "$work/one" --golden "$work/golden" && run 0 hypotheses l2_mean --dump "$work/two" --golden "$work/golden" && diff -r "$work/one" "$work/two" >"$work/err"
 result same_bytes $?
+mkdir "$work/slash" && run 0 hypotheses l2_mean --dump "$work/slash//" --golden "$work/golden" && diff -r "$work/one" "$work/slash" >"$work/err" && [ -z "$(ls "$work" | grep partial)" ]
+result folder_with_a_slash $?
 run 0 hypotheses gdn_gate_sigmoid,rope_base_10000 --dump "$work/both" --golden "$work/golden" && run 1 diff "$work/golden" "$work/both" && says 'L00.gdn.gated' && says 'L03.attn.q_rope'
 result two_at_once $?
 
