@@ -36,17 +36,17 @@ static inline Said run_words(int (*cmd)(int, char **), const char *words) {
 /* Its code must be this, and the text must be in what it says (NULL: any). */
 static inline void assert_run(int (*cmd)(int, char **), const char *words, int code, const char *text) {
     Said said = run_words(cmd, words);
-    ck_assert_msg(said.code == code, "%s: code %d, expected %d: %s", words, said.code, code, said.text);
-    ck_assert_msg(!text || strstr(said.text, text) != NULL, "%s: expected \"%s\" in: %s", words, text ? text : "", said.text);
+    ck_assert_msg(said.code == code, "%s: code %d, expected %d: %.1500s", words, said.code, code, said.text);
+    ck_assert_msg(!text || strstr(said.text, text) != NULL, "%s: expected \"%s\" in: %.1500s", words, text ? text : "", said.text);
     free(said.text);
 }
 
 /* What it prints as JSON; json_decref it. */
 static inline json_t *run_json(int (*cmd)(int, char **), const char *words, int code) {
     Said said = run_words(cmd, words);
-    ck_assert_msg(said.code == code, "%s: code %d, expected %d: %s", words, said.code, code, said.text);
+    ck_assert_msg(said.code == code, "%s: code %d, expected %d: %.1500s", words, said.code, code, said.text);
     json_t *value = json_loads(said.text, 0, NULL);
-    ck_assert_msg(value != NULL, "%s: no JSON: %s", words, said.text);
+    ck_assert_msg(value != NULL, "%s: no JSON: %.1500s", words, said.text);
     free(said.text);
     return value;
 }

@@ -23,6 +23,8 @@ static const Command commands[] = {
     { "explain", "walk one row through one layer: clauses, formulas, shapes, numbers", cmd_explain },
     { "convert", "write a right GGUF of a Hugging Face folder", cmd_convert },
     { "compare", "tell two model files apart by meaning, tensor by tensor", cmd_compare },
+    { "fix", "write a right GGUF of a drifted one, nothing quantised again", cmd_fix },
+    { "ask", "ask what is known, and judge the answers", cmd_ask },
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

@@ -10,7 +10,8 @@
  *                        can be; possibly after a transform
  *   different, absent
  * Transforms: heads permuted, shifted by 1, exp, transposed, split, merged, reversed, swapped, experts permuted; several may be
- * joined by a comma. Where one file is a Hugging Face folder its order and form are the right ones; else the first file's.
+ * joined by a comma. Where one file is a Hugging Face folder its order and form are taken for the right ones, else the first
+ * file's; where no transform of the other explains a tensor, one of that file is looked for.
  * Tensors without a role (mtp, vision, unknown ones) are matched by name, byte for byte. */
 #include <jansson.h>
 #include <math.h>
@@ -96,14 +97,14 @@ static CloverStatus compare_one(Compare *c, int64_t role, CloverError *err) {
     r->of_second = hf_second;
     c->n++;
     if (compare_role(&c->file[hf_second], &c->file[!hf_second], &c->roles, role, c->config, &r->match, err) != CLOVER_OK) return err->status;
-    if (r->match.relation != RELATION_DIFFERENT || c->file[0].form != c->file[1].form) return CLOVER_OK;
-    Match back;                                          /* two files of one format: either may be the drifted one */
-    if (compare_role(&c->file[1], &c->file[0], &c->roles, role, c->config, &back, err) != CLOVER_OK) return err->status;
+    if (r->match.relation != RELATION_DIFFERENT) return CLOVER_OK;
+    Match back;                                          /* either may be the drifted one */
+    if (compare_role(&c->file[!hf_second], &c->file[hf_second], &c->roles, role, c->config, &back, err) != CLOVER_OK) return err->status;
     if (back.relation == RELATION_DIFFERENT) transform_free(&back.transform);
     else {
         transform_free(&r->match.transform);
         r->match = back;
-        r->of_second = true;
+        r->of_second = !hf_second;
     }
     return CLOVER_OK;
 }

@@ -89,6 +89,16 @@ static void add_row(const float *right, const float *other, int64_t n, double mo
     m->n += (double)n;
 }
 
+/* A logarithm or a difference brings out rounding that the exponential or the sum hid: such a form is compared on its own side,
+ * where an ulp of the right value x makes up to 2|x| ulps of its exponential. */
+static void bring_forwards(float *right, float *other, int64_t n, ValueForm form) {
+    for (int64_t c = 0; c < n; c++) {
+        const double allowed = form == VALUE_MINUS_1 ? 1 : 1 + 2 * fabs((double)right[c]);
+        right[c] = value_in_form(value_back(form), right[c]);
+        if (step_count(right[c], other[c]) <= allowed) other[c] = right[c];
+    }
+}
+
 CloverStatus compare_measure(const RoleView *right, const RoleView *other, const Transform *t, int64_t rows, Measure *out, CloverError *err) {
     enum { EXPECTED_ROWS = 512 };                        /* quantising is slow: a sample tells its cost */
     const int64_t n = right->cols, all = right->experts * right->rows;
@@ -99,6 +109,9 @@ CloverStatus compare_measure(const RoleView *right, const RoleView *other, const
     *out = (Measure){ .worst_distance = -1 };
     if (!room || !packed) error_memory(err, "a row", (size_t)n * 28);
     else {
+        const bool forwards = t->value == VALUE_MINUS_1 || t->value == VALUE_LOG_NEG || t->value == VALUE_NEG_LOG_NEG;
+        Transform moved = *t;
+        moved.value = VALUE_AS_IT_IS;
         float *x = room, *y = room + n, *scratch = room + 2 * n;
         const bool other_coarser = b.rms > a.rms, ask = a.rms != b.rms && (a.rms == 0 || b.rms == 0 || dtype_info(a.type)->block == 1 || dtype_info(b.type)->block == 1);
         const Rounding q = { other_coarser ? other : right, other_coarser ? t->col : NULL, room + 4 * n, packed };
@@ -107,7 +120,8 @@ CloverStatus compare_measure(const RoleView *right, const RoleView *other, const
         for (int64_t i = 0; i < all; i += step) {
             const int64_t e = i / right->rows, r = i % right->rows;
             role_row(right, e, r, x, scratch);
-            transform_row(other, t, e, r, y, scratch);
+            transform_row(other, forwards ? &moved : t, e, r, y, scratch);
+            if (forwards) bring_forwards(x, y, n, t->value);
             add_row(x, y, n, a.most + b.most, e, r, out);
             if (encodes && i % ask_step == 0) add_expected(&q, other_coarser ? x : y, out);
         }

@@ -53,6 +53,7 @@ CloverStatus compare_role(const ModelFile *right, const ModelFile *other, const 
         match->relation = RELATION_DIFFERENT;
         if (!a.fits && !a.transposed) say_shape(&a, right, match);
         else if (!b.fits && !b.transposed) say_shape(&b, other, match);
+        else if (a.transposed && !b.transposed) snprintf(match->detail, sizeof match->detail, "%.60s has it transposed", right->path);
         else if (!a.decodable || !b.decodable) compare_bytes(&a, &b, right, other, match);
         else {
             Measure m;

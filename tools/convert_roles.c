@@ -268,9 +268,23 @@ float value_in_form(ValueForm form, float x) {
     case VALUE_MINUS_1: return (float)((double)x - 1);
     case VALUE_NEG_EXP: return (float)-el_exp((double)x);
     case VALUE_LOG_NEG: return (float)el_log(-(double)x);
+    case VALUE_NEG_EXP_NEG: return (float)-el_exp(-(double)x);
     case VALUE_NEG_LOG_NEG: return (float)-el_log(-(double)x);
     }
     return x;
+}
+
+ValueForm value_back(ValueForm form) {
+    switch (form) {
+    case VALUE_AS_IT_IS: break;
+    case VALUE_PLUS_1: return VALUE_MINUS_1;
+    case VALUE_MINUS_1: return VALUE_PLUS_1;
+    case VALUE_NEG_EXP: return VALUE_LOG_NEG;
+    case VALUE_LOG_NEG: return VALUE_NEG_EXP;
+    case VALUE_NEG_EXP_NEG: return VALUE_NEG_LOG_NEG;
+    case VALUE_NEG_LOG_NEG: return VALUE_NEG_EXP_NEG;
+    }
+    return VALUE_AS_IT_IS;
 }
 
 const uint8_t *role_row_bytes(const RoleView *v, int64_t e, int64_t r) {

@@ -46,8 +46,9 @@ int64_t role_find(const RoleList *list, const char *name);                      
 
 /* ---- one role in one file ---------------------------------------------------------------------------------------- */
 
-typedef enum ValueForm { VALUE_AS_IT_IS, VALUE_PLUS_1, VALUE_MINUS_1, VALUE_NEG_EXP, VALUE_LOG_NEG, VALUE_NEG_LOG_NEG } ValueForm;
+typedef enum ValueForm { VALUE_AS_IT_IS, VALUE_PLUS_1, VALUE_MINUS_1, VALUE_NEG_EXP, VALUE_LOG_NEG, VALUE_NEG_EXP_NEG, VALUE_NEG_LOG_NEG } ValueForm;
 float value_in_form(ValueForm form, float x);      /* computed in double, rounded once */
+ValueForm value_back(ValueForm form);              /* the form that undoes it */
 
 typedef struct RoleView {
     const RoleOf *role;

@@ -13,5 +13,7 @@ int cmd_diff(int argc, char **argv);
 int cmd_hypotheses(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
+int cmd_fix(int argc, char **argv);
+int cmd_ask(int argc, char **argv);
 
 #endif

@@ -1,0 +1,139 @@
+/* fix_like.c - mends by a good file: what compare finds to be a transform is taken back, what is not there is lent. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../ref/files/quant.h"
+#include "fix.h"
+
+/* The finding that a transform is. */
+static LintId id_of(const RoleOf *role, const Match *m) {
+    const char *name = m->transform.name;
+    if (strstr(name, "exp") == name && strncmp(name, "experts", 7) != 0) return m->transform.value == VALUE_NEG_EXP ? A_LOG_RAW : A_EXP_TWICE;
+    if (strncmp(name, "shifted", 7) == 0) {
+        if (strcmp(role->what.gguf[0], "ssm_norm.weight") == 0) return HEAD_NORM_SHIFTED;
+        return m->transform.value == VALUE_PLUS_1 ? NORM_SHIFT_MISSING : NORM_SHIFT_TWICE;
+    }
+    if (strstr(name, "heads permuted")) return role->what.diffusion ? DIFFUSION_HEAD_ORDER : HEAD_ORDER;
+    if (strstr(name, "experts permuted")) return EXPERT_ORDER;
+    if (strstr(name, "reversed")) return CONV_REVERSED;
+    if (strstr(name, "split")) return Q_GATE_FLAT;
+    if (strstr(name, "swapped")) return role->what.experts || strstr(role->what.gguf[0], "shexp") ? GATE_UP_SWAPPED : NAME_FORM;
+    return strstr(role->what.gguf[0], "conv") ? CONV_LAYOUT : TENSOR_SHAPE;
+}
+
+/* Lint calls a shift that only some norms lack mixed: --only by either name means it. */
+static bool wanted(const Fix *x, LintId id) {
+    if (fix_wanted(x, id)) return true;
+    return (id == NORM_SHIFT_MISSING || id == NORM_SHIFT_TWICE) && report_has(&x->report, NORM_SHIFT_MIXED) && x->only[NORM_SHIFT_MIXED];
+}
+
+/* ---- lending ---------------------------------------------------------------------------------------------------------------- */
+
+static bool has_encoder(DType type) { return type == DT_F32 || type == DT_F16 || type == DT_BF16 || (dtype_info(type)->block == 32 && type != DT_IQ4_NL && dtype_info(type)->decodable); }
+
+/* The type of most of the file's matrices, by bytes. */
+static DType matrix_type(const Fix *x) {
+    uint64_t bytes[256] = { 0 };
+    int most = DT_F32;
+    for (int64_t i = 0; i < x->now.tensors.n; i++)
+        if (x->now.tensors.tensor[i].dims >= 2) bytes[(unsigned)x->now.tensors.tensor[i].type & 255] += x->now.tensors.tensor[i].bytes;
+    for (int type = 0; type < 256; type++)
+        if (bytes[type] > bytes[most]) most = type;
+    return (DType)most;
+}
+
+/* The good file's values: its very bytes where its type is the one wanted or has no encoder, else stored as that type. */
+static void lend(Fix *x, int64_t role, DType type, LintId id) {
+    const RoleOf *r = &x->roles.role[role];
+    RoleView v;
+    if (!fix_wanted(x, id)) return;
+    if (role_view(&x->good, r, &x->config, &v, x->err) != CLOVER_OK) return;
+    if (!role_view_present(&v) || !v.fits || !v.decodable) {
+        fix_cannot(x, id, "%s: %s has none that fits", r->name, x->like);
+        role_view_free(&v);
+        return;
+    }
+    FixTensor *t = fix_tensor(x, r->name);
+    if (t && t->how != FIX_COPY) { role_view_free(&v); return; }
+    const bool new = t == NULL;
+    if (new) t = fix_add_tensor(x, r);
+    if (!t) { role_view_free(&v); return; }
+    if (!has_encoder(type) || v.cols % dtype_info(type)->block != 0) type = v.value == VALUE_AS_IT_IS ? v.type : DT_F32;
+    t->how = type == v.type && v.value == VALUE_AS_IT_IS && !v.single ? FIX_MOVE : FIX_VALUES;
+    t->view = v;
+    t->t = (Transform){ .from = -1 };
+    t->type = type;
+    t->dims = role_shape(r, t->shape);
+    role_maps(r, &x->config, &t->rows, &t->cols);
+    if (r->what.diffusion && !x->now.diffusion_tiled) t->rows.width = t->cols.width = 0;
+    if (t->how == FIX_MOVE && v.col_map.width != t->cols.width && dtype_info(type)->block > 1) t->how = FIX_VALUES;      /* another order of columns: stored again */
+    fix_say(x, id, "%s: %s -> as in %s", r->name, new ? "not there" : "replaced", x->like);
+}
+
+static void take_back(Fix *x, int64_t role, Match *m) {
+    const LintId id = id_of(&x->roles.role[role], m);
+    FixTensor *t = fix_tensor(x, x->roles.role[role].name);
+    const int64_t from = m->transform.from >= 0 ? m->transform.from : role;
+    RoleView v;
+    if (!wanted(x, id) || strcmp(m->transform.name, "merged") == 0 || (strcmp(m->transform.name, "split") == 0 && x->roles.role[role].what.experts)) return;
+    if (!t) { fix_cannot(x, id, "%s: it is one tensor with another", x->roles.role[role].name); return; }
+    if (m->transform.value == VALUE_LOG_NEG || m->transform.value == VALUE_NEG_LOG_NEG) { lend(x, role, DT_F32, id); return; }   /* a logarithm would not give every bit back */
+    if (role_view(&x->now, &x->roles.role[from], &x->config, &v, x->err) != CLOVER_OK) return;
+    v.role = &x->roles.role[role];                               /* the right place is this role's, wherever the values stand */
+    fix_rearrange(x, t, &v, &m->transform, id);
+    m->transform = (Transform){ .from = -1 };                    /* taken over */
+}
+
+/* Why a tensor is another than the good file's: LINT_IDS when nothing is plainly wrong with it. */
+static LintId what_ails(Fix *x, const RoleView *v) {
+    float *row = malloc((size_t)v->cols * 2 * sizeof *row);
+    bool zero = true, finite = true;
+    if (!row) { error_memory(x->err, "a row", (size_t)v->cols * 8); return LINT_IDS; }
+    for (int64_t i = 0; i < v->experts * v->rows; i++) {
+        role_row(v, i / v->rows, i % v->rows, row, row + v->cols);
+        for (int64_t c = 0; c < v->cols; c++) zero &= row[c] == 0, finite &= isfinite(row[c]) != 0;
+    }
+    free(row);
+    return !finite ? NAN_OR_INF : zero ? ALL_ZERO : LINT_IDS;
+}
+
+static void mend_different(Fix *x, int64_t role, const RoleView *v) {
+    if (!v->fits) { lend(x, role, v->decodable ? v->type : role_type(v->role, matrix_type(x)), TENSOR_SHAPE); return; }
+    const LintId id = v->decodable ? what_ails(x, v) : LINT_IDS;
+    if (id != LINT_IDS) lend(x, role, v->type, id);
+    else if (x->err->status == CLOVER_OK) printf("left as it is: %s differs from that of %s, and no transform explains it\n", v->role->name, x->like);
+}
+
+/* What a right export has in F32 and this file in less; alpha and beta follow the file's type. */
+static void mend_precision(Fix *x, int64_t role, const RoleView *v) {
+    const char *own = v->role->what.gguf[0];
+    const bool alpha_beta = strcmp(own, "ssm_alpha.weight") == 0 || strcmp(own, "ssm_beta.weight") == 0;
+    if (!alpha_beta && role_type(v->role, DT_Q8_0) == DT_F32 && v->type != DT_F32 && v->type != DT_F64) lend(x, role, DT_F32, ROUTER_QUANTISED);
+    else if (alpha_beta && dtype_info(v->type)->block > 1 && v->type != matrix_type(x)) lend(x, role, role_type(v->role, matrix_type(x)), ALPHA_BETA_QUANTISED);
+}
+
+static void mend_role(Fix *x, int64_t role) {
+    const RoleOf *r = &x->roles.role[role];
+    RoleView mine, theirs;
+    Match m;
+    if (role_view(&x->good, r, &x->config, &theirs, x->err) != CLOVER_OK) return;
+    const bool known = role_view_present(&theirs);
+    role_view_free(&theirs);
+    if (!known || (r->what.diffusion && x->reader == FIX_FOR_LLAMA_CPP)) return;
+    if (role_view(&x->now, r, &x->config, &mine, x->err) != CLOVER_OK) return;
+    if (!role_view_present(&mine)) {
+        lend(x, role, role_type(r, matrix_type(x)), !r->what.diffusion ? TENSOR_MISSING : report_has(&x->report, DIFFUSION_PARTIAL) ? DIFFUSION_PARTIAL : DIFFUSION_MISSING);
+        return;
+    }
+    if (compare_role(&x->good, &x->now, &x->roles, role, &x->config, &m, x->err) != CLOVER_OK) return;
+    if (m.relation == RELATION_DIFFERENT) mend_different(x, role, &mine);
+    else if (m.transform.name[0]) take_back(x, role, &m);
+    else mend_precision(x, role, &mine);
+    transform_free(&m.transform);
+}
+
+CloverStatus fix_like(Fix *x) {
+    for (int64_t i = 0; i < x->roles.n && x->err->status == CLOVER_OK; i++) mend_role(x, i);
+    return x->err->status;
+}
