@@ -12,7 +12,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
-known='numpy transformers llamacpp adapters tokenizer writers report'
+known='numpy twin transformers llamacpp adapters tokenizer writers report'
 peers=${PEERS-$known}
 vectors=${VECTORS-}
 clover=${CLOVER-build/clover}
@@ -173,6 +173,16 @@ for step in ("causal", "causal_continued"):
 if ready numpy; then
     "$python" "$script" --clover "$clover" --work $work ${vectors:+--vectors "$vectors"}
     count numpy $?
+fi
+if ready twin; then
+    nano=
+    if [ -e golden/nano.gguf ]; then
+        nano=$work/nano-hf
+        "$python" tools/python/nano/export.py hf golden/nano.gguf "$nano"
+        count 'nano as a folder' $?
+    fi
+    "$python" "$script" --clover "$clover" --work $work ${nano:+--nano "$nano"}
+    count twin $?
 fi
 if ready transformers; then
     "$python" tests/peers/compare.py --selftest
