@@ -63,10 +63,12 @@ START_TEST(key_missing) {
     linted_free(l);
     static const struct { const char *key, *text; } keys[] = {
         { "expert_count", "the tensors say 4" },        { "embedding_length", "the tensors say 64" }, { "attention.head_count", "the tensors say 2" },
-        { "attention.key_length", "the tensors say 32" }, { "attention.head_count_kv", "the tensors say 1" }, { "ssm.conv_kernel", "the tensors say 4" },
+        { "attention.key_length", "the tensors say 32" }, { "attention.head_count_kv", "the tensors say 1" },
+        { "ssm.conv_kernel", "the tensors say 4" },
         { "ssm.group_count", "the tensors say 2" },     { "ssm.state_size", "the tensors say 32" },   { "ssm.time_step_rank", "the tensors say 4" },
         { "ssm.inner_size", "the tensors say 128" },    { "expert_feed_forward_length", "the tensors say 32" }, { "context_length", "is not there" },
-        { "expert_used_count", "is not there" },        { "rope.freq_base", "is not there" },         { "attention.layer_norm_rms_epsilon", "is not there" },
+        { "expert_used_count", "is not there" },        { "rope.freq_base", "is not there" },
+        { "attention.layer_norm_rms_epsilon", "is not there" },
         { "full_attention_interval", "the tensors follow 4" }, { "attention.value_length", "is not there" },
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -89,8 +91,10 @@ START_TEST(key_contradicts) {
     static const struct { const char *key; uint32_t value; const char *text; } keys[] = {
         { "expert_count", 8, "all 16 tensors that show it say 4" }, { "embedding_length", 128, "say 64" }, { "attention.head_count", 4, "say 2" },
         { "attention.head_count_kv", 2, "say 1" },                  { "ssm.inner_size", 64, "say 128" },  { "ssm.conv_kernel", 3, "say 4" },
-        { "ssm.group_count", 4, "times ssm.state_size 32 is 128" }, { "ssm.time_step_rank", 8, "say 4" }, { "expert_feed_forward_length", 16, "say 32" },
-        { "expert_used_count", 9, "9 of 4 experts" },               { "block_count", 6, "tensors of 4 layers only" }, { "block_count", 3, "tensors of 4 layers" },
+        { "ssm.group_count", 4, "times ssm.state_size 32 is 128" }, { "ssm.time_step_rank", 8, "say 4" },
+        { "expert_feed_forward_length", 16, "say 32" },
+        { "expert_used_count", 9, "9 of 4 experts" },               { "block_count", 6, "tensors of 4 layers only" },
+        { "block_count", 3, "tensors of 4 layers" },
         { "expert_shared_count", 0, "expert_shared_count is 0" },   { "expert_count", 0, "no number that makes sense" },
         { "rope.dimension_count", 64, "64 rotary dims of a head of 32" }, { "attention.value_length", 16, "value_length is 16" },
     };
@@ -152,7 +156,8 @@ START_TEST(interval_contradicts) {
 /* ---- tensors ------------------------------------------------------------------------------------------------------- */
 
 START_TEST(tensor_missing) {
-    static const char *const names[] = { "blk.1.ssm_norm.weight", "blk.3.attn_k.weight", "blk.0.ffn_gate_inp.weight", "blk.2.ffn_up_exps.weight", "blk.2.ffn_down_exps.weight", "token_embd.weight", "output_norm.weight" };
+    static const char *const names[] = { "blk.1.ssm_norm.weight", "blk.3.attn_k.weight", "blk.0.ffn_gate_inp.weight", "blk.2.ffn_up_exps.weight",
+                                         "blk.2.ffn_down_exps.weight", "token_embd.weight", "output_norm.weight" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         Edit *e = edit_gguf();
         edit_drop(e, names[i]);
@@ -320,9 +325,11 @@ START_TEST(quantised_router) {
     assert_only(e, ROUTER_QUANTISED, QUALITY, "blk.1.ffn_gate_inp.weight is Q8_0, expected F32");
     e = edit_gguf();
     requantise(edit_tensor(e, "blk.1.ffn_gate_inp.weight"), DT_BF16);
+    requantise(edit_tensor(e, "blk.0.ssm_conv1d.weight"), DT_F16);
+    requantise(edit_tensor(e, "output_norm.weight"), DT_F16);
     Linted *l = lint_edit(e);
-    assert_only_in(&l->report, LINT_IDS, NOTE, "");
-    finding(&l->report, ROUTER_QUANTISED, NOTE);
+    assert_only_in(&l->report, ROUTER_QUANTISED, QUALITY, "blk.1.ffn_gate_inp.weight is BF16, expected F32");
+    ck_assert_int_eq(finding(&l->report, ROUTER_QUANTISED, QUALITY)->n_tensors, 3);
     linted_free(l);
 } END_TEST
 
@@ -429,6 +436,42 @@ START_TEST(tokenizer) {
     edit_config(e, "eos_token_id", NULL);
     edit_generation(e, "eos_token_id", NULL);
     assert_only(e, EOS_MISSING, QUALITY, "eos_token_id");
+} END_TEST
+
+/* tokenizer.json of tiny-a's kind with one text replaced by another. */
+static void put_tokenizer(const char *path, const char *from, const char *to) {
+    Bytes b = read_file(GOOD_HF "/tokenizer.json"), out = { 0 };
+    const size_t n = strlen(from);
+    bool found = false;
+    for (size_t i = 0; i < b.n; i++) {
+        const bool here = n && i + n <= b.n && memcmp(b.data + i, from, n) == 0;
+        if (here) put_text(&out, to);
+        else put_bytes(&out, b.data + i, 1);
+        if (here) i += n - 1, found = true;
+    }
+    ck_assert(found || n == 0);
+    write_file(in_folder(path, "tokenizer.json"), out.data, out.n);
+    free_bytes(&b);
+    free_bytes(&out);
+}
+
+START_TEST(tokenizer_of_a_folder) {
+    static const struct { const char *from, *to; LintId id; Severity severity; const char *text; } cases[] = {
+        { "", "", LINT_IDS, NOTE, "" },
+        { "\\\\p{M}]+", "]+", TOKENIZER_PRE, QUALITY, "another pattern" },
+        { "\"merges\"", "\"murges\"", MERGES_MISSING, BREAKS, "clover refuses it" },
+        { "\"Split\"", "\"Splat\"", TOKENIZER_PRE, BREAKS, "clover refuses it" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Edit *e = edit_hf();
+        const char *path = edit_write(e);
+        put_tokenizer(path, cases[i].from, cases[i].to);
+        Linted *l = lint_path(path);
+        assert_ok(l->status, l->err);
+        assert_only_in(&l->report, cases[i].id, cases[i].severity, cases[i].text);
+        linted_free(l);
+        edit_free(e);
+    }
 } END_TEST
 
 START_TEST(mask_unknown) {
@@ -614,7 +657,8 @@ START_TEST(hostile_headers) {
 } END_TEST
 
 START_TEST(unreadable) {
-    static const struct { const char *bytes; size_t n; } files[] = { { "", 0 }, { "GGUF", 4 }, { "not a model, but long enough to have a header", 45 }, { "GGUF\2\0\0\0aaaaaaaaaaaaaaaaaaaaaaaa", 32 } };
+    static const struct { const char *bytes; size_t n; } files[] = {
+        { "", 0 }, { "GGUF", 4 }, { "not a model, but long enough to have a header", 45 }, { "GGUF\2\0\0\0aaaaaaaaaaaaaaaaaaaaaaaa", 32 } };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         write_file(in_folder(folder, "x.gguf"), files[i].bytes, files[i].n);
         Linted *l = lint_path(in_folder(folder, "x.gguf"));
@@ -656,7 +700,8 @@ START_TEST(json_form) {
     json_t *o = as_json(&l->report, "dir/it's.gguf"), *first = json_array_get(json_object_get(o, "findings"), 0);
     ck_assert_str_eq(json_string_value(json_object_get(first, "id")), "a-log-raw");
     ck_assert_str_eq(json_string_value(json_object_get(first, "severity")), "garbage");
-    ck_assert_str_eq(json_string_value(json_object_get(first, "mend")), "clover fix 'dir/it'\\''s.gguf' 'dir/it'\\''s-fixed.gguf' --for llama.cpp --only a-log-raw");
+    ck_assert_str_eq(json_string_value(json_object_get(first, "mend")),
+                     "clover fix 'dir/it'\\''s.gguf' 'dir/it'\\''s-fixed.gguf' --for llama.cpp --only a-log-raw");
     ck_assert_uint_eq(json_array_size(json_object_get(first, "tensors")), 3);
     ck_assert_str_eq(json_string_value(json_array_get(json_object_get(first, "hurts"), 0)), "llama.cpp");
     ck_assert(json_is_string(json_object_get(first, "evidence")));
@@ -668,10 +713,14 @@ START_TEST(json_form) {
 /* Every id has its name, in the order of the list that users know. */
 START_TEST(ids_have_their_names) {
     static const char *const names[LINT_IDS] = {
-        "key-missing", "key-contradicts", "tensor-missing", "tensor-extra", "tensor-shape", "name-form", "a-log-raw", "a-exp-twice", "norm-shift-missing", "norm-shift-twice", "norm-shift-mixed",
-        "head-norm-shifted", "conv-layout", "rope-dims-missing", "rope-sections-form", "router-quantised", "alpha-beta-quantised", "diffusion-missing", "diffusion-partial", "mtp-bundled",
-        "vision-bundled", "interval-contradicts", "token-table-size", "tokenizer-pre", "merges-missing", "eos-missing", "mask-unknown", "nan-or-inf", "all-zero", "duplicate-experts",
-        "split-part-missing", "truncated", "alignment", "head-order", "q-gate-flat", "conv-reversed", "gate-up-swapped", "expert-order", "diffusion-head-order" };
+        "key-missing", "key-contradicts", "tensor-missing", "tensor-extra", "tensor-shape", "name-form", "a-log-raw", "a-exp-twice",
+        "norm-shift-missing", "norm-shift-twice", "norm-shift-mixed",
+        "head-norm-shifted", "conv-layout", "rope-dims-missing", "rope-sections-form", "router-quantised", "alpha-beta-quantised",
+        "diffusion-missing", "diffusion-partial", "mtp-bundled",
+        "vision-bundled", "interval-contradicts", "token-table-size", "tokenizer-pre", "merges-missing", "eos-missing", "mask-unknown", "nan-or-inf",
+        "all-zero", "duplicate-experts",
+        "split-part-missing", "truncated", "alignment", "head-order", "q-gate-flat", "conv-reversed", "gate-up-swapped", "expert-order",
+        "diffusion-head-order" };
     for (int i = 0; i < LINT_IDS; i++) ck_assert_str_eq(lint_id_name((LintId)i), names[i]);
 } END_TEST
 
@@ -714,6 +763,7 @@ Suite *lint_suite(void) {
     tcase_add_loop_test(t, drifts_in_every_type, 0, 4);
     tcase_add_test(t, undecodable_types_are_said);
     tcase_add_test(t, tokenizer);
+    tcase_add_test(t, tokenizer_of_a_folder);
     tcase_add_test(t, mask_unknown);
     suite_add_tcase(s, t);
     t = tcase_create("files");

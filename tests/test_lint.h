@@ -42,7 +42,8 @@ static inline const Finding *finding(const Report *r, LintId id, Severity severi
 static inline void assert_only_in(const Report *r, LintId id, Severity severity, const char *text) {
     for (int64_t i = 0; i < r->n; i++)
         if (r->finding[i].severity > NOTE && (r->finding[i].id != id || r->finding[i].severity != severity))
-            ck_abort_msg("expected %s alone, found %s (severity %d): %s", id == LINT_IDS ? "nothing" : lint_id_name(id), lint_id_name(r->finding[i].id), (int)r->finding[i].severity,
+            ck_abort_msg("expected %s alone, found %s (severity %d): %s", id == LINT_IDS ? "nothing" : lint_id_name(id),
+                         lint_id_name(r->finding[i].id), (int)r->finding[i].severity,
                          r->finding[i].evidence[0] ? r->finding[i].evidence[0] : "");
     if (id == LINT_IDS) return;
     const Finding *f = finding(r, id, severity);

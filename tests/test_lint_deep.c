@@ -225,10 +225,12 @@ START_TEST(folder_with_tiled_heads) {
     Edit *e = edit_hf();
     for (int l = 0; l < 3; l++) {
         char name[128];
-        static const char *const rows[] = { "in_proj_qkv.weight", "conv1d.weight", "in_proj_z.weight", "in_proj_a.weight", "in_proj_b.weight", "A_log", "dt_bias" };
+        static const char *const rows[] = { "in_proj_qkv.weight", "conv1d.weight", "in_proj_z.weight", "in_proj_a.weight", "in_proj_b.weight",
+                                            "A_log", "dt_bias" };
         for (int i = 0; i < 7; i++) {
             snprintf(name, sizeof name, "model.layers.%d.linear_attn.%s", l, rows[i]);
-            edit_rows(edit_tensor(e, name), i < 2 ? 256 : i == 2 ? 128 : 4, i < 2 ? qkv_rows : i == 2 ? wide_rows : head_rows);   /* its own inverse for 2 x 2 */
+            edit_rows(edit_tensor(e, name), i < 2 ? 256 : i == 2 ? 128 : 4,
+                      i < 2 ? qkv_rows : i == 2 ? wide_rows : head_rows);         /* its own inverse for 2 x 2 */
         }
         snprintf(name, sizeof name, "model.layers.%d.linear_attn.out_proj.weight", l);
         EditTensor *out = edit_tensor(e, name);

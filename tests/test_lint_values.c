@@ -58,7 +58,8 @@ START_TEST(small_and_large_rates_are_left_alone) {
     for (int large = 0; large < 2; large++) {
         Edit *e = edit_gguf();
         for (int l = 0; l < 3; l++)
-            for (int i = 0; i < 4; i++) edit_set(edit_tensor(e, blk(l, "ssm_a")), i, large ? -(float)(2 + i + 4 * l) : -0.2f - 0.06f * (float)(i + 4 * l));   /* 2 to 13, 0.2 to 0.86 */
+            for (int i = 0; i < 4; i++)                          /* 2 to 13, 0.2 to 0.86 */
+                edit_set(edit_tensor(e, blk(l, "ssm_a")), i, large ? -(float)(2 + i + 4 * l) : -0.2f - 0.06f * (float)(i + 4 * l));
         assert_clean(e);
     }
 } END_TEST
@@ -96,7 +97,8 @@ START_TEST(norm_shifts) {
     linted_free(l);
     e = edit_hf();
     for (int i = 0; i < e->n_tensors; i++)
-        if (strstr(e->tensor[i].name, "layernorm.weight") || strcmp(e->tensor[i].name, "model.norm.weight") == 0) edit_each(e, e->tensor[i].name, plus_one);
+        if (strstr(e->tensor[i].name, "layernorm.weight") || strcmp(e->tensor[i].name, "model.norm.weight") == 0)
+            edit_each(e, e->tensor[i].name, plus_one);
     assert_only(e, NORM_SHIFT_TWICE, GARBAGE, "a folder holds w");
 } END_TEST
 
@@ -200,7 +202,8 @@ START_TEST(separate_experts) {
     assert_only_in(&l->report, LINT_IDS, NOTE, "");
     linted_free(l);
     remove_folder(e->folder);
-    memcpy(edit_tensor(e, "model.layers.1.mlp.experts.2.up_proj.weight")->data.data, edit_tensor(e, "model.layers.1.mlp.experts.0.up_proj.weight")->data.data, 8192);
+    memcpy(edit_tensor(e, "model.layers.1.mlp.experts.2.up_proj.weight")->data.data,
+           edit_tensor(e, "model.layers.1.mlp.experts.0.up_proj.weight")->data.data, 8192);
     l = lint_path(edit_write(e));
     assert_only_in(&l->report, DUPLICATE_EXPERTS, GARBAGE, "experts 0 and 2 are the same");
     linted_free(l);

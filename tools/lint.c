@@ -5,6 +5,19 @@
 #include "model_args.h"
 #include "tools.h"
 
+/* Whose finding a line of the loader is. */
+static LintId id_of(const char *line, size_t n) {
+    static const struct { const char *words; LintId id; } kinds[] = {
+        { "merge", MERGES_MISSING }, { "pre_tokenizer", TOKENIZER_PRE }, { "split pattern", TOKENIZER_PRE },
+        { "the tokenizer has ids up to", TOKEN_TABLE_SIZE },
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const char *found = strstr(line, kinds[i].words);
+        if (found && (size_t)(found - line) < n) return kinds[i].id;
+    }
+    return KEY_CONTRADICTS;
+}
+
 /* What no check of ours explains: the loader itself, asked to read it as it is. Its words are the finding. */
 static CloverStatus ask_loader(const char *path, Report *r, CloverError *err) {
     CloverOpenOptions o = clover_open_defaults();
@@ -15,7 +28,7 @@ static CloverStatus ask_loader(const char *path, Report *r, CloverError *err) {
     if (status == CLOVER_SYSTEM || status == CLOVER_BUG) return status;
     for (const char *line = status == CLOVER_OK ? "" : err->text; *line; ) {
         const size_t n = strcspn(line, "\n");
-        report_add(r, KEY_CONTRADICTS, BREAKS, CLOVER, NULL, "clover refuses it: %.*s", (int)n, line);
+        report_add(r, id_of(line, n), BREAKS, CLOVER, NULL, "clover refuses it: %.*s", (int)n, line);
         line += n + (line[n] == '\n');
     }
     error_clear(err);
@@ -41,12 +54,15 @@ int cmd_lint(int argc, char **argv) {
     ArgIds ids = { 0 };
     DeepOptions d = { .rows = 128 };
     const ArgOption options[] = {
-        { .name = "MODEL", .kind = ARG_POSITIONAL, .target = &path, .required = true, .help = "a .gguf (any part of a split one), or a folder with config.json and *.safetensors" },
+        { .name = "MODEL", .kind = ARG_POSITIONAL, .target = &path, .required = true,
+          .help = "a .gguf (any part of a split one), or a folder with config.json and *.safetensors" },
         { .name = "json", .kind = ARG_FLAG, .target = &json, .help = "print JSON" },
         { .kind = ARG_HEADING, .help = "What headers and values cannot show" },
         { .name = "deep", .kind = ARG_FLAG, .target = &deep, .help = "try other readings of the weights on a few rows of text" },
-        { .name = "text", .kind = ARG_TEXT, .target = &text, .value = "TEXT", .excludes = 1, .help = "the text (a few sentences of English), or @FILE" },
-        { .name = "ids", .kind = ARG_IDS, .target = &ids, .value = "LIST", .excludes = 1, .help = "the text as ids, for a model without a tokenizer" },
+        { .name = "text", .kind = ARG_TEXT, .target = &text, .value = "TEXT", .excludes = 1,
+          .help = "the text (a few sentences of English), or @FILE" },
+        { .name = "ids", .kind = ARG_IDS, .target = &ids, .value = "LIST", .excludes = 1,
+          .help = "the text as ids, for a model without a tokenizer" },
         { .name = "rows", .kind = ARG_INT, .target = &d.rows, .value = "N", .min = 16, .max = 4096, .help = "rows of it that are read (128)" },
     };
     const ArgCommand command = { .name = "lint", .usage = "MODEL [options]",
@@ -72,7 +88,10 @@ int cmd_lint(int argc, char **argv) {
     else {
         report_sort(&report);
         if (!json) report_print(stdout, &report, path, file.form);
-        else if (!report_json(stdout, &report, path, file.form)) result = command_failed("lint", (error_set(&err, CLOVER_SYSTEM, "cannot write JSON"), &err));
+        else if (!report_json(stdout, &report, path, file.form)) {
+            error_set(&err, CLOVER_SYSTEM, "cannot write JSON");
+            result = command_failed("lint", &err);
+        }
         if (result == 0) result = report_worst(&report) > NOTE;
     }
     report_free(&report);

@@ -82,6 +82,7 @@ typedef struct LintFile {
     int64_t n_keys, key_room;
     json_t *config, *text, *generation;      /* a folder's; text: text_config, else config (borrowed) */
     bool has_tokenizer, has_mask_token;      /* a folder's tokenizer.json, and whether <|mask|> stands in it */
+    bool splits_otherwise;                   /* its pattern is not Qwen3.5's */
 } LintFile;
 
 /* CLOVER_BAD_INPUT: nothing can be read (no such file, not a GGUF, a folder without weights). */

@@ -97,7 +97,8 @@ static CloverStatus run_trial(Deep *d, unsigned bits, const int64_t *order, Tria
         if (order) memcpy(t.order, order, E * sizeof *order);
         o.numerics = CLOVER_FAST;
         o.capacity = d->text.n;
-        if (reading_make(d->model, bits, order, &reading, d->err) == CLOVER_OK && clover_session_new(&reading.model, &o, &s, d->err) == CLOVER_OK) run_text(d, s, &t);
+        if (reading_make(d->model, bits, order, &reading, d->err) == CLOVER_OK &&
+            clover_session_new(&reading.model, &o, &s, d->err) == CLOVER_OK) run_text(d, s, &t);
     }
     clover_session_free(s);
     reading_free(&reading);
@@ -241,13 +242,15 @@ static CloverStatus search_trunk(Deep *d, Trial *best) {
 /* ---- telling ------------------------------------------------------------------------------------------------------- */
 
 static const struct { unsigned bit; LintId id; const char *roles[10]; } names[] = {
-    { READ_HEADS, HEAD_ORDER, { "linear_attn.in_proj_qkv.weight", "linear_attn.in_proj_z.weight", "linear_attn.in_proj_b.weight", "linear_attn.in_proj_a.weight", "linear_attn.conv1d.weight",
+    { READ_HEADS, HEAD_ORDER, { "linear_attn.in_proj_qkv.weight", "linear_attn.in_proj_z.weight", "linear_attn.in_proj_b.weight",
+                                "linear_attn.in_proj_a.weight", "linear_attn.conv1d.weight",
                                 "linear_attn.dt_bias", "linear_attn.A_log", "linear_attn.out_proj.weight" } },
     { READ_Q_GATE, Q_GATE_FLAT, { "self_attn.q_proj.weight" } },
     { READ_CONV, CONV_REVERSED, { "linear_attn.conv1d.weight" } },
     { READ_GATE_UP, GATE_UP_SWAPPED, { "mlp.experts.gate_up_proj" } },
     { READ_SHARED, GATE_UP_SWAPPED, { "mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight" } },
-    { READ_DIFFUSION, DIFFUSION_HEAD_ORDER, { "linear_attn.conv_right_weight", "linear_attn.bd_softmax_logit_scale", "linear_attn.bd_softmax_history_bias", "linear_attn.bd_softmax_history_c" } },
+    { READ_DIFFUSION, DIFFUSION_HEAD_ORDER, { "linear_attn.conv_right_weight", "linear_attn.bd_softmax_logit_scale",
+                                              "linear_attn.bd_softmax_history_bias", "linear_attn.bd_softmax_history_c" } },
     { 0, EXPERT_ORDER, { "mlp.experts.gate_up_proj", "mlp.experts.down_proj" } },
 };
 
@@ -262,8 +265,11 @@ static void tell(const Deep *d, Report *r, size_t which, const Trial *with, cons
     const LintId id = names[which].id;
     const int hurts = id == DIFFUSION_HEAD_ORDER ? PREVIEWS | CLOVER : d->model->gguf ? LLAMA_CPP | CLOVER : CLOVER | TRANSFORMERS;
     const double by = lead(d, with->nll, without->nll, preview, &errors);
-    report_add(r, id, GARBAGE, hurts, NULL, "read so, a row of text costs %.4g nats, else %.4g: %.3g fewer, %.3g standard errors (%lld %s rows; chance costs %.4g)", preview ? with->preview : with->causal,
-               preview ? without->preview : without->causal, by, errors, (long long)(preview ? masked_rows(&d->text) : d->text.committed - 1), preview ? "masked" : "committed",
+    report_add(r, id, GARBAGE, hurts, NULL,
+               "read so, a row of text costs %.4g nats, else %.4g: %.3g fewer, %.3g standard errors (%lld %s rows; chance costs %.4g)", preview
+                       ? with->preview : with->causal,
+               preview ? without->preview : without->causal, by, errors, (long long)(preview ? masked_rows(&d->text) : d->text.committed - 1),
+                       preview ? "masked" : "committed",
                log((double)d->model->config.vocab));
     for (int64_t i = 0; i < d->model->tensors.n; i++) {
         const char *name = d->model->tensors.tensor[i].name, *role = weights_role(name, d->model->gguf ? NAMES_GGUF : NAMES_HF);
@@ -297,13 +303,15 @@ static CloverStatus choose_text(Deep *d, const DeepOptions *o, Report *r) {
         memcpy(t->ids, o->ids, (size_t)o->n_ids * sizeof *t->ids);
         t->n = o->n_ids;
     } else if (d->model->tokenizer) {
-        if (clover_encode(d->model->tokenizer, o->text ? o->text : sentences, o->text ? o->length : strlen(sentences), false, &t->ids, &t->n, d->err) != CLOVER_OK) return d->err->status;
+        if (clover_encode(d->model->tokenizer, o->text ? o->text : sentences, o->text ? o->length : strlen(sentences), false, &t->ids, &t->n,
+                          d->err) != CLOVER_OK) return d->err->status;
     } else {
         report_remark(r, "deep: undecidable: the model has no tokenizer; give a text as --ids");
         return CLOVER_OK;
     }
     for (int64_t i = 0; i < t->n; i++)
-        if (t->ids[i] < 0 || t->ids[i] >= c->vocab) return error_set(d->err, CLOVER_USAGE, "--ids: %d is no id of this model (0 to %lld)", t->ids[i], (long long)c->vocab - 1);
+        if (t->ids[i] < 0 || t->ids[i] >= c->vocab)
+            return error_set(d->err, CLOVER_USAGE, "--ids: %d is no id of this model (0 to %lld)", t->ids[i], (long long)c->vocab - 1);
     if (t->n > o->rows) t->n = o->rows;
     if (t->n > c->context) t->n = c->context;
     if (t->n < LEAST_ROWS) {
@@ -327,17 +335,20 @@ static CloverStatus decide(Deep *d, Report *r) {
     const bool trunk = status == CLOVER_OK && beats_chance(d, &best, false);
     if (trunk) status = call_winners(d, r, &best, false);
     if (status == CLOVER_OK && !trunk)
-        report_remark(r, "deep: undecidable: of %lld readings none is better than chance (a row of text costs %.4g nats as the file says, %.4g in the best reading, ln V is %.4g): untrained weights, or a text that is not the model's",
+        report_remark(r,
+                      "deep: undecidable: of %lld readings none is better than chance (a row of text costs %.4g nats as the file says, %.4g in the best reading, ln V is %.4g): untrained weights, or a text that is not the model's",
                       (long long)d->tried, causal, best.causal, chance);
     if (trunk && d->text.block > 0 && (reading_possible(d->model) & READ_DIFFUSION)) {
         if (status == CLOVER_OK) status = challenge(d, &best, best.bits ^ READ_DIFFUSION, best.order, true);
         const bool block = status == CLOVER_OK && beats_chance(d, &best, true);
         if (block) status = call_winners(d, r, &best, true);
         else if (status == CLOVER_OK)
-            report_remark(r, "deep: diffusion-head-order is undecidable: in neither order is a masked row better than chance (%.4g nats as the file says, ln V is %.4g)", preview, chance);
+            report_remark(r,
+                          "deep: diffusion-head-order is undecidable: in neither order is a masked row better than chance (%.4g nats as the file says, ln V is %.4g)", preview, chance);
     }
     if (status == CLOVER_OK && trunk)
-        report_remark(r, "deep: %lld readings tried on %lld rows; a committed row costs %.4g nats as the file says, %.4g in the best reading (ln V is %.4g)", (long long)d->tried, (long long)d->text.n,
+        report_remark(r,
+                      "deep: %lld readings tried on %lld rows; a committed row costs %.4g nats as the file says, %.4g in the best reading (ln V is %.4g)", (long long)d->tried, (long long)d->text.n,
                       causal, best.causal, chance);
     trial_free(&best);
     return status;

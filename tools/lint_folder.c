@@ -57,6 +57,7 @@ static void look_at_tokenizer(LintFile *f) {
     if (!in_folder(f, "tokenizer.json", path) || map_open(path, &map, &err) != CLOVER_OK) return;
     f->has_tokenizer = true;
     f->has_mask_token = contains(&map, "\"<|mask|>\"");
+    f->splits_otherwise = contains(&map, "\"Regex\"") && !contains(&map, "\\\\p{L}\\\\p{M}]+");    /* [TOK-1]: marks stay with letters */
     map_close(&map);
 }
 
@@ -64,7 +65,8 @@ static void look_at_tokenizer(LintFile *f) {
 
 static DType dtype_of(const char *name) {
     static const struct { const char *name; DType type; } types[] = {
-        { "F64", DT_F64 }, { "F32", DT_F32 }, { "F16", DT_F16 }, { "BF16", DT_BF16 }, { "I64", DT_I64 }, { "I32", DT_I32 }, { "I16", DT_I16 }, { "I8", DT_I8 }, { "U8", DT_U8 },
+        { "F64", DT_F64 }, { "F32", DT_F32 }, { "F16", DT_F16 }, { "BF16", DT_BF16 }, { "I64", DT_I64 }, { "I32", DT_I32 }, { "I16", DT_I16 },
+                { "I8", DT_I8 }, { "U8", DT_U8 },
         { "U16", DT_U16 }, { "U32", DT_U32 }, { "U64", DT_U64 }, { "BOOL", DT_BOOL }, { "F8_E4M3", DT_F8_E4M3 }, { "F8_E5M2", DT_F8_E5M2 },
     };
     for (size_t i = 0; name && i < sizeof types / sizeof *types; i++)
@@ -99,11 +101,13 @@ static bool read_entry(LintFile *f, const Map *map, uint64_t start, const char *
     t.offset = start + (uint64_t)span[0];
     const int64_t bytes = dtype_bytes(t.type, t.elements);
     if (dtype_info(t.type) && (bytes < 0 || (uint64_t)bytes != t.bytes)) {
-        report_add(r, TENSOR_SHAPE, BREAKS, CLOVER | TRANSFORMERS, NULL, "%s has %llu bytes by its data_offsets, %lld by its shape and type", shown, (unsigned long long)t.bytes, (long long)bytes);
+        report_add(r, TENSOR_SHAPE, BREAKS, CLOVER | TRANSFORMERS, NULL, "%s has %llu bytes by its data_offsets, %lld by its shape and type", shown,
+                   (unsigned long long)t.bytes, (long long)bytes);
         return true;
     }
     if ((uint64_t)span[1] > map->bytes - start)
-        report_add(r, TRUNCATED, BREAKS, CLOVER | TRANSFORMERS, NULL, "%s ends %llu bytes behind its file's end", shown, (unsigned long long)span[1] - (map->bytes - start));
+        report_add(r, TRUNCATED, BREAKS, CLOVER | TRANSFORMERS, NULL, "%s ends %llu bytes behind its file's end", shown,
+                   (unsigned long long)span[1] - (map->bytes - start));
     else t.data = map->data + t.offset;
     return lint_add_tensor(f, r, name, strlen(name), &t);
 }
@@ -116,11 +120,13 @@ static void check_places(Tensor *tensor, int64_t n, uint64_t start, const Map *m
     for (int64_t i = 0; i < n; i++) {
         const Tensor *t = sorted[i];
         if (t->offset != at && t->bytes)
-            report_add(r, ALIGNMENT, BREAKS, CLOVER | TRANSFORMERS, t->name, "%s begins at byte %llu, the one before it ends at %llu", t->name, (unsigned long long)t->offset, (unsigned long long)at);
+            report_add(r, ALIGNMENT, BREAKS, CLOVER | TRANSFORMERS, t->name, "%s begins at byte %llu, the one before it ends at %llu", t->name,
+                       (unsigned long long)t->offset, (unsigned long long)at);
         if (t->offset + t->bytes > at) at = t->offset + t->bytes;
     }
     if (n > 0 && at < map->bytes)
-        report_add(r, ALIGNMENT, BREAKS, CLOVER | TRANSFORMERS, NULL, "%llu bytes at the end of a shard belong to no tensor", (unsigned long long)(map->bytes - at));
+        report_add(r, ALIGNMENT, BREAKS, CLOVER | TRANSFORMERS, NULL, "%llu bytes at the end of a shard belong to no tensor",
+                   (unsigned long long)(map->bytes - at));
     free(sorted);
 }
 
@@ -128,7 +134,8 @@ static void check_places(Tensor *tensor, int64_t n, uint64_t start, const Map *m
 static bool read_shard(LintFile *f, const Map *map, const char *shown, Report *r) {
     const uint64_t header = map->bytes >= 8 ? le64(map->data) : 0;
     if (map->bytes < 8 || header > MAX_HEADER || header > map->bytes - 8) {
-        report_add(r, TRUNCATED, BREAKS, CLOVER | TRANSFORMERS, NULL, "%s: its header needs %llu bytes, the file has %llu", shown, (unsigned long long)header + 8, (unsigned long long)map->bytes);
+        report_add(r, TRUNCATED, BREAKS, CLOVER | TRANSFORMERS, NULL, "%s: its header needs %llu bytes, the file has %llu", shown,
+                   (unsigned long long)header + 8, (unsigned long long)map->bytes);
         return false;
     }
     json_error_t at;
@@ -239,7 +246,9 @@ CloverStatus lint_read_folder(const char *path, LintFile *f, Report *r, CloverEr
     free(shards);
     if (r->no_memory) return error_memory(err, "the list of tensors", (size_t)f->tensors.n * sizeof(Tensor));
     if (err->status == CLOVER_SYSTEM) return err->status;
-    if (none) return error_set(err, CLOVER_BAD_INPUT, "%s: no *.safetensors file lies there; give the folder that holds them beside config.json, or a .gguf file", path);
+    if (none)
+        return error_set(err, CLOVER_BAD_INPUT,
+                         "%s: no *.safetensors file lies there; give the folder that holds them beside config.json, or a .gguf file", path);
     if (!f->config && f->maps == 0) return error_set(err, CLOVER_BAD_INPUT, "%s: neither config.json nor a shard can be read", path);
     error_clear(err);
     if (!f->config && !report_has(r, KEY_MISSING)) report_add(r, KEY_MISSING, BREAKS, CLOVER | TRANSFORMERS, NULL, "config.json is not there");

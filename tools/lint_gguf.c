@@ -56,7 +56,8 @@ char *lint_name(Report *r, const char *kind, const char *bytes, uint64_t length)
     char shown[NAME_SHOWN];
     if (!proper) {
         name_show(bytes, length < MAX_NAME ? length : MAX_NAME, shown);
-        report_add(r, NAME_FORM, BREAKS, LLAMA_CPP | CLOVER, NULL, "a %s's name is no plain text: %s (%llu bytes)", kind, shown, (unsigned long long)length);
+        report_add(r, NAME_FORM, BREAKS, LLAMA_CPP | CLOVER, NULL, "a %s's name is no plain text: %s (%llu bytes)", kind, shown,
+                   (unsigned long long)length);
         bytes = shown;
         length = strlen(shown);
     }
@@ -184,7 +185,8 @@ static bool read_key(Cursor *c, LintFile *f, bool keep, uint64_t *alignment) {
     int64_t value;
     if (strcmp(copy, "general.alignment") == 0) {
         if (key.type == GGUF_U32 && gguf_int(&key, 0, &value) && value >= 8 && (value & (value - 1)) == 0) *alignment = (uint64_t)value;
-        else report_add(c->r, ALIGNMENT, BREAKS, LLAMA_CPP | CLOVER, NULL, "general.alignment is no power of two of at least 8 as u32; read as if it were %d", DEFAULT_ALIGNMENT);
+        else report_add(c->r, ALIGNMENT, BREAKS, LLAMA_CPP | CLOVER, NULL,
+                        "general.alignment is no power of two of at least 8 as u32; read as if it were %d", DEFAULT_ALIGNMENT);
     }
     if (keep) return keep_key(f, &key, c->r);
     free(copy);
@@ -222,7 +224,8 @@ static bool size_tensor(Cursor *c, const char *name, Tensor *t) {
         t->bytes = (uint64_t)bytes;
         return true;
     }
-    report_add(c->r, TENSOR_SHAPE, BREAKS, LLAMA_CPP | CLOVER, name, "%s has rows of %lld elements, no whole number of %s blocks of %lld", name, (long long)row,
+    report_add(c->r, TENSOR_SHAPE, BREAKS, LLAMA_CPP | CLOVER, name, "%s has rows of %lld elements, no whole number of %s blocks of %lld", name,
+               (long long)row,
                info->name, (long long)info->block);
     return false;
 }
@@ -254,9 +257,11 @@ static void place_tensors(const Map *map, uint64_t start, uint64_t alignment, Te
         Tensor *t = &tensor[i];
         const uint64_t need = t->bytes ? t->bytes : 1;           /* a type of unknown size needs something */
         if (t->offset % alignment != 0)
-            report_add(r, ALIGNMENT, BREAKS, LLAMA_CPP | CLOVER, t->name, "%s has offset %llu, no multiple of %llu", t->name, (unsigned long long)t->offset, (unsigned long long)alignment);
+            report_add(r, ALIGNMENT, BREAKS, LLAMA_CPP | CLOVER, t->name, "%s has offset %llu, no multiple of %llu", t->name,
+                       (unsigned long long)t->offset, (unsigned long long)alignment);
         else if (known && t->offset != expected)
-            report_add(r, ALIGNMENT, BREAKS, LLAMA_CPP | CLOVER, t->name, "%s has offset %llu, behind the tensor before it comes %llu", t->name, (unsigned long long)t->offset,
+            report_add(r, ALIGNMENT, BREAKS, LLAMA_CPP | CLOVER, t->name, "%s has offset %llu, behind the tensor before it comes %llu", t->name,
+                       (unsigned long long)t->offset,
                        (unsigned long long)expected);
         known = dtype_info(t->type) != NULL && t->bytes <= UINT64_MAX / 2 && t->offset <= UINT64_MAX / 2;
         if (known) expected = (t->offset + t->bytes + alignment - 1) / alignment * alignment;
@@ -267,11 +272,13 @@ static void place_tensors(const Map *map, uint64_t start, uint64_t alignment, Te
         }
         t->offset += start;
         t->data = map->data + t->offset;
-        if (!dtype_info(t->type)) t->bytes = i + 1 < n && tensor[i + 1].offset > t->offset - start ? tensor[i + 1].offset - (t->offset - start) : room - (t->offset - start);
+        if (!dtype_info(t->type)) t->bytes = i + 1 < n && tensor[i + 1].offset > t->offset - start ? tensor[i + 1].offset - (t->offset - start)
+                : room - (t->offset - start);
         if (!dtype_info(t->type) && t->bytes > room - (t->offset - start)) t->bytes = room - (t->offset - start);
     }
     if (known && n > 0 && room > expected)
-        report_add(r, ALIGNMENT, BREAKS, CLOVER, NULL, "%s: %llu bytes behind the last tensor belong to none", map->path, (unsigned long long)(room - expected));
+        report_add(r, ALIGNMENT, BREAKS, CLOVER, NULL, "%s: %llu bytes behind the last tensor belong to none", map->path,
+                   (unsigned long long)(room - expected));
 }
 
 /* ---- parts --------------------------------------------------------------------------------------------------------- */
@@ -314,7 +321,8 @@ static CloverStatus read_single(const char *path, LintFile *f, Report *r, Clover
     const GgufKey *count = lint_key(f, "split.count");
     int64_t parts;
     if (count && gguf_int(count, 0, &parts) && parts > 1) {
-        report_add(r, SPLIT_PART_MISSING, BREAKS, LLAMA_CPP | CLOVER, NULL, "split.count is %lld, but the file's name does not end in -00001-of-%05lld%s: the other parts cannot be found",
+        report_add(r, SPLIT_PART_MISSING, BREAKS, LLAMA_CPP | CLOVER, NULL,
+                   "split.count is %lld, but the file's name does not end in -00001-of-%05lld%s: the other parts cannot be found",
                    (long long)parts, (long long)parts, extension);
         f->whole = false;
     }
@@ -333,7 +341,8 @@ static CloverStatus read_parts(const char *path, const PartName *name, LintFile 
             char shown[NAME_SHOWN];
             const char *slash = strrchr(part, '/');
             slash = slash ? slash + 1 : part;
-            report_add(r, SPLIT_PART_MISSING, BREAKS, LLAMA_CPP | CLOVER, NULL, "%s, part %d of %d, is not there", name_show(slash, strlen(slash), shown), i, name->parts);
+            report_add(r, SPLIT_PART_MISSING, BREAKS, LLAMA_CPP | CLOVER, NULL, "%s, part %d of %d, is not there",
+                       name_show(slash, strlen(slash), shown), i, name->parts);
         } else if (map_open(part, map, err) != CLOVER_OK) {
             if (err->status == CLOVER_SYSTEM) { free(part); return err->status; }
             report_add(r, TRUNCATED, BREAKS, LLAMA_CPP | CLOVER, NULL, "%s", err->text);

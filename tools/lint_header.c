@@ -112,7 +112,8 @@ static CloverStatus find_architecture(LintModel *m, Report *r, CloverError *err)
         if (!name) report_add(r, KEY_MISSING, BREAKS, CLOVER | TRANSFORMERS, NULL, "config.json has no model_type; read as clover_moe");
         else if (strcmp(name, "qwen3_5_moe") == 0 || strcmp(name, "qwen3_5_moe_text") == 0) { m->architecture = "qwen35moe"; m->clover = false; }
         else if (strcmp(name, "clover_moe") != 0)
-            return error_set(err, CLOVER_UNSUPPORTED, "%s: model_type is %s; clover lint knows clover_moe, qwen3_5_moe and qwen3_5_moe_text", m->file->path,
+            return error_set(err, CLOVER_UNSUPPORTED, "%s: model_type is %s; clover lint knows clover_moe, qwen3_5_moe and qwen3_5_moe_text",
+                             m->file->path,
                              name_show(name, strlen(name), shown));
         return CLOVER_OK;
     }
@@ -122,7 +123,8 @@ static CloverStatus find_architecture(LintModel *m, Report *r, CloverError *err)
     if (k && gguf_string(k, &s))
         return error_set(err, CLOVER_UNSUPPORTED, "%s: general.architecture is %s; clover lint knows clover_moe and qwen35moe", m->file->path,
                          name_show(s.bytes, s.length, shown));
-    if (m->file->whole) report_add(r, KEY_MISSING, BREAKS, LLAMA_CPP | CLOVER, NULL, "general.architecture is no text or not there; read as clover_moe");
+    if (m->file->whole)
+        report_add(r, KEY_MISSING, BREAKS, LLAMA_CPP | CLOVER, NULL, "general.architecture is no text or not there; read as clover_moe");
     return CLOVER_OK;
 }
 
@@ -179,7 +181,8 @@ static LintTensor role_of(const char *name, NameForm form) {
         const LintRole *role = &lint_roles[i];
         bool drifted = false;
         if (!role_fits(role, t.layer, t.expert)) continue;
-        if (form == NAMES_GGUF ? !gguf_name_is(role, inside, &drifted) : !role->hf || (strcmp(role->hf, inside) != 0 && !((role->where == IN_DIFFUSION || role->where == IN_EXPERTS) &&
+        if (form == NAMES_GGUF ? !gguf_name_is(role, inside, &drifted) : !role->hf ||
+            (strcmp(role->hf, inside) != 0 && !((role->where == IN_DIFFUSION || role->where == IN_EXPERTS) &&
             strncmp(role->hf, inside, strlen(role->hf)) == 0 && strcmp(inside + strlen(role->hf), ".weight") == 0))) continue;
         t.role = i;
         t.drifted_name = drifted;
@@ -255,7 +258,8 @@ static bool kinds_by_header(const LintModel *m, int64_t layers, int kind[CLOVER_
     if (said == 1 && interval >= 1) snprintf(how, 64, "full_attention_interval %g", interval);
     if (listed >= 0) snprintf(how, 64, hf ? "layer_types" : "attention.recurrent_layers");
     if (listed >= 0 && listed < layers) {
-        report_add(r, INTERVAL_CONTRADICTS, BREAKS, LLAMA_CPP | CLOVER, NULL, "%s has %lld entries for %lld layers", how, (long long)listed, (long long)layers);
+        report_add(r, INTERVAL_CONTRADICTS, BREAKS, LLAMA_CPP | CLOVER, NULL, "%s has %lld entries for %lld layers", how, (long long)listed,
+                   (long long)layers);
         return false;
     }
     int64_t first = -1;
@@ -270,7 +274,8 @@ static bool kinds_by_header(const LintModel *m, int64_t layers, int kind[CLOVER_
         if (listed >= 0 && said == 1 && by_interval != !truth && first < 0) first = l;
     }
     if (first >= 0)
-        report_add(r, INTERVAL_CONTRADICTS, BREAKS, CLOVER, NULL, "%s and full_attention_interval %g contradict each other at layer %lld", how, interval, (long long)first);
+        report_add(r, INTERVAL_CONTRADICTS, BREAKS, CLOVER, NULL, "%s and full_attention_interval %g contradict each other at layer %lld", how,
+                   interval, (long long)first);
     return listed >= 0 || (said == 1 && interval >= 1);
 }
 
@@ -295,7 +300,8 @@ static void compare_kinds(LintModel *m, const int *tensors, const int *header, c
     }
     if (differ == 0) return;
     if (differ == 1 && last == m->layers - 1 && m->layers > 1 && tensors[last] == KIND_ATTENTION && regular_interval(header, last)) {
-        report_add(r, MTP_BUNDLED, BREAKS, LLAMA_CPP | CLOVER, NULL, "layer %lld, the last, has attention tensors where %s says GDN: it is a prediction block counted as a layer (nextn_predict_layers is not there)",
+        report_add(r, MTP_BUNDLED, BREAKS, LLAMA_CPP | CLOVER, NULL,
+                   "layer %lld, the last, has attention tensors where %s says GDN: it is a prediction block counted as a layer (nextn_predict_layers is not there)",
                    (long long)last, how);
         m->layers--;                                             /* sort_further names its tensors */
         return;
@@ -303,7 +309,9 @@ static void compare_kinds(LintModel *m, const int *tensors, const int *header, c
     const int64_t every = regular_interval(tensors, m->layers);
     char follow[64] = "no interval";
     if (every) snprintf(follow, sizeof follow, "interval %lld", (long long)every);
-    report_add(r, INTERVAL_CONTRADICTS, BREAKS, LLAMA_CPP | CLOVER, NULL, "%s, but the tensors follow %s: %lld of %lld layers are of the other kind (%s)", how, follow, (long long)differ, (long long)m->layers, list);
+    report_add(r, INTERVAL_CONTRADICTS, BREAKS, LLAMA_CPP | CLOVER, NULL,
+               "%s, but the tensors follow %s: %lld of %lld layers are of the other kind (%s)", how, follow, (long long)differ, (long long)m->layers,
+                       list);
 }
 
 static void find_layers(LintModel *m, Report *r) {
@@ -317,15 +325,19 @@ static void find_layers(LintModel *m, Report *r) {
     if (lint_number(m, "nextn_predict_layers", NULL, &nextn) != 1 || !(nextn >= 0 && nextn < blocks)) nextn = 0;
     m->layers = said ? (int64_t)blocks - (int64_t)nextn : found;
     if (nextn > 0)
-        report_add(r, MTP_BUNDLED, BREAKS, LLAMA_CPP, NULL, "nextn_predict_layers is %g: the last %g of %g layers are no part of the model", nextn, nextn, blocks);
+        report_add(r, MTP_BUNDLED, BREAKS, LLAMA_CPP, NULL, "nextn_predict_layers is %g: the last %g of %g layers are no part of the model", nextn,
+                   nextn, blocks);
     else if (mtp < found && mtp > 0) {
-        if (mtp < m->layers) report_add(r, MTP_BUNDLED, BREAKS, hurts, NULL, "layer %lld has nextn tensors, but nextn_predict_layers is not there", (long long)mtp);
+        if (mtp < m->layers)
+            report_add(r, MTP_BUNDLED, BREAKS, hurts, NULL, "layer %lld has nextn tensors, but nextn_predict_layers is not there", (long long)mtp);
         m->layers = mtp;
     } else if (said && whole && found > 0 && m->layers > found) {
-        report_add(r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%s is %lld, but there are tensors of %lld layers only", m->file->form == NAMES_HF ? "num_hidden_layers" : "block_count", (long long)m->layers, (long long)found);
+        report_add(r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%s is %lld, but there are tensors of %lld layers only", m->file->form == NAMES_HF
+                   ? "num_hidden_layers" : "block_count", (long long)m->layers, (long long)found);
         m->layers = found;
     } else if (said && found > m->layers) {
-        report_add(r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%s is %lld, but there are tensors of %lld layers", m->file->form == NAMES_HF ? "num_hidden_layers" : "block_count", (long long)m->layers, (long long)found);
+        report_add(r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%s is %lld, but there are tensors of %lld layers", m->file->form == NAMES_HF
+                   ? "num_hidden_layers" : "block_count", (long long)m->layers, (long long)found);
         m->layers = found;
     }
     char how[64] = "";
@@ -333,7 +345,8 @@ static void find_layers(LintModel *m, Report *r) {
     if (told) compare_kinds(m, by_tensors, by_header, how, r);
     else if (whole && (m->file->form == NAMES_GGUF || m->file->config) && !report_has(r, INTERVAL_CONTRADICTS)) {
         const int64_t every = regular_interval(by_tensors, m->layers);
-        report_add(r, KEY_MISSING, BREAKS, hurts, NULL, "full_attention_interval is not there%s%.0lld", every ? "; the tensors follow " : "", (long long)every);
+        report_add(r, KEY_MISSING, BREAKS, hurts, NULL, "full_attention_interval is not there%s%.0lld", every ? "; the tensors follow " : "",
+                   (long long)every);
     }
     for (int64_t l = 0; l < m->layers; l++)
         m->attention[l] = (by_tensors[l] != KIND_UNKNOWN ? by_tensors[l] : by_header[l]) == KIND_ATTENTION;
@@ -356,20 +369,24 @@ static void sort_further(const LintModel *m, int64_t i, Report *r) {
     const Severity severity = gguf ? BREAKS : NOTE;              /* upstream's loader counts tensors; a folder may have more */
     double nextn = 0;
     if (lint_number(m, "nextn_predict_layers", NULL, &nextn) != 1) nextn = 0;
-    if (is_mtp(t->name) || (m->of[i].layer >= m->layers && (double)m->of[i].layer < (double)m->layers + nextn) || (m->of[i].layer >= m->layers && report_has(r, MTP_BUNDLED))) {
-        if (!report_has(r, MTP_BUNDLED)) report_add(r, MTP_BUNDLED, severity, gguf ? LLAMA_CPP : 0, NULL, "tensors such as %s are no part of the text model", t->name);
+    if (is_mtp(t->name) || (m->of[i].layer >= m->layers && (double)m->of[i].layer < (double)m->layers + nextn) ||
+        (m->of[i].layer >= m->layers && report_has(r, MTP_BUNDLED))) {
+        if (!report_has(r, MTP_BUNDLED))
+            report_add(r, MTP_BUNDLED, severity, gguf ? LLAMA_CPP : 0, NULL, "tensors such as %s are no part of the text model", t->name);
         report_tensor(r, MTP_BUNDLED, severity, gguf ? LLAMA_CPP : 0, t->name);
         return;
     }
     for (size_t k = 0; k < sizeof vision / sizeof *vision; k++) {
         if (strncmp(t->name, vision[k], strlen(vision[k])) != 0) continue;
-        if (!report_has(r, VISION_BUNDLED)) report_add(r, VISION_BUNDLED, severity, gguf ? LLAMA_CPP : 0, NULL, "tensors such as %s are no part of the text model", t->name);
+        if (!report_has(r, VISION_BUNDLED))
+            report_add(r, VISION_BUNDLED, severity, gguf ? LLAMA_CPP : 0, NULL, "tensors such as %s are no part of the text model", t->name);
         report_tensor(r, VISION_BUNDLED, severity, gguf ? LLAMA_CPP : 0, t->name);
         return;
     }
     bool changes = false;                                        /* would the model compute otherwise? [CFG-7] */
     for (size_t k = 0; k < sizeof unread / sizeof *unread; k++) changes |= ends_with(t->name, unread[k]);
-    const char *why = m->of[i].role >= 0 ? "stands in a layer of the other kind" : changes ? "would change what the model computes" : "has no role in this architecture";
+    const char *why = m->of[i].role >= 0 ? "stands in a layer of the other kind" : changes ? "would change what the model computes"
+            : "has no role in this architecture";
     report_add(r, TENSOR_EXTRA, gguf || changes ? BREAKS : NOTE, (gguf ? LLAMA_CPP : 0) | (changes ? CLOVER : 0), t->name, "%s %s", t->name, why);
 }
 
@@ -393,7 +410,8 @@ static void need_experts(const LintModel *m, const Presence *p, int64_t layer, R
             char name[160];
             if (E < 0 || *at(p, layer, role) == E || (role < ROLE_DOWN_1 && fused) || (role == ROLE_DOWN_1 && *at(p, layer, ROLE_DOWN))) continue;
             lint_role_name(m, role, layer, name);
-            report_add(r, TENSOR_MISSING, BREAKS, CLOVER | TRANSFORMERS, NULL, "layer %lld has %s of %d experts, of %lld", (long long)layer, lint_roles[role].hf, *at(p, layer, role), (long long)E);
+            report_add(r, TENSOR_MISSING, BREAKS, CLOVER | TRANSFORMERS, NULL, "layer %lld has %s of %d experts, of %lld", (long long)layer,
+                       lint_roles[role].hf, *at(p, layer, role), (long long)E);
         }
         return;
     }
@@ -416,11 +434,14 @@ static void need_diffusion(LintModel *m, const Presence *p, Report *r) {
     m->any_diffusion = there > 0;
     if (gdn == 0 || !m->clover) return;
     if (there == 0) {
-        report_add(r, DIFFUSION_MISSING, NOTE, PREVIEWS, NULL, "none of %lld diffusion tensors is there (upstream's converter drops them): only token by token", (long long)missing);
+        report_add(r, DIFFUSION_MISSING, NOTE, PREVIEWS, NULL,
+                   "none of %lld diffusion tensors is there (upstream's converter drops them): only token by token", (long long)missing);
         return;
     }
     if (missing == 0) {
-        if (gguf) report_add(r, TENSOR_EXTRA, NOTE, LLAMA_CPP, NULL, "%lld diffusion tensors: previews need them, upstream's llama.cpp refuses a file that has them", (long long)there);
+        if (gguf)
+            report_add(r, TENSOR_EXTRA, NOTE, LLAMA_CPP, NULL,
+                       "%lld diffusion tensors: previews need them, upstream's llama.cpp refuses a file that has them", (long long)there);
         return;
     }
     report_add(r, DIFFUSION_PARTIAL, BREAKS, CLOVER | PREVIEWS, NULL, "%lld of %lld diffusion tensors are there", (long long)there, (long long)gdn);
@@ -441,7 +462,8 @@ static void check_presence(LintModel *m, Report *r) {
         if (t->role < 0 || !belongs(m, t)) { sort_further(m, i, r); continue; }
         int *count = at(&p, t->layer, t->role);
         if (++*count == 2 && t->expert < 0)
-            report_add(r, TENSOR_EXTRA, BREAKS, LLAMA_CPP | CLOVER, m->file->tensors.tensor[i].name, "%s is the second tensor for its role", m->file->tensors.tensor[i].name);
+            report_add(r, TENSOR_EXTRA, BREAKS, LLAMA_CPP | CLOVER, m->file->tensors.tensor[i].name, "%s is the second tensor for its role",
+                       m->file->tensors.tensor[i].name);
     }
     double tied = 0;
     const bool head_is_needed = m->file->form == NAMES_HF && lint_number(m, NULL, "tie_word_embeddings", &tied) == 1 && tied == 0;
@@ -497,10 +519,11 @@ static void check_types(const LintModel *m, Report *r) {
         if (v == V_ALPHA_BETA) {
             if (bits(t->type) >= 16) continue;
             const bool follows = t->type == most;
-            report_add(r, ALPHA_BETA_QUANTISED, follows ? NOTE : QUALITY, LLAMA_CPP | CLOVER, t->name, "%s is %s, %.3g bits a value (most matrices: %s)", t->name, name, bits(t->type),
+            report_add(r, ALPHA_BETA_QUANTISED, follows ? NOTE : QUALITY, LLAMA_CPP | CLOVER, t->name,
+                       "%s is %s, %.3g bits a value (most matrices: %s)", t->name, name, bits(t->type),
                        dtype_info(most) ? dtype_info(most)->name : "?");
         } else if (v != V_MATRIX && v != V_EXPERTS && v != V_DIFFUSION && t->type != DT_F32 && t->type != DT_F64)
-            report_add(r, ROUTER_QUANTISED, bits(t->type) < 16 ? QUALITY : NOTE, LLAMA_CPP | CLOVER, t->name, "%s is %s, expected F32", t->name, name);
+            report_add(r, ROUTER_QUANTISED, QUALITY, LLAMA_CPP | CLOVER, t->name, "%s is %s, expected F32", t->name, name);
     }
 }
 
@@ -537,16 +560,22 @@ static void check_rotary(const LintModel *m, Report *r) {
     const int said = lint_number(m, "rope.dimension_count", "rope_parameters.partial_rotary_factor|partial_rotary_factor", &R);
     if (said == 1 && !gguf) R = width > 0 ? R * width : 0;
     if (gguf && there && !list) report_add(r, ROPE_SECTIONS_FORM, BREAKS, LLAMA_CPP, NULL, "rope.dimension_sections is no list of whole numbers");
-    else if (gguf && there && n != 4) report_add(r, ROPE_SECTIONS_FORM, NOTE, 0, NULL, "rope.dimension_sections has %lld entries, usually 4; text has one position for all axes, so nothing changes", (long long)n);
-    else if (gguf && !there && m->file->whole) report_add(r, ROPE_SECTIONS_FORM, NOTE, LLAMA_CPP, NULL, "rope.dimension_sections is not there; some loaders ask for it");
+    else if (gguf && there && n != 4)
+        report_add(r, ROPE_SECTIONS_FORM, NOTE, 0, NULL,
+                   "rope.dimension_sections has %lld entries, usually 4; text has one position for all axes, so nothing changes", (long long)n);
+    else if (gguf && !there && m->file->whole)
+        report_add(r, ROPE_SECTIONS_FORM, NOTE, LLAMA_CPP, NULL, "rope.dimension_sections is not there; some loaders ask for it");
     if (said == 0) {
         if (m->file->whole && (gguf || m->file->config))
-            report_add(r, ROPE_DIMS_MISSING, GARBAGE, gguf ? LLAMA_CPP | CLOVER : CLOVER, NULL, list && sum > 0 ? "%s is not there; the sections say %g" : "%s is not there",
+            report_add(r, ROPE_DIMS_MISSING, GARBAGE, gguf ? LLAMA_CPP | CLOVER : CLOVER, NULL, list && sum > 0
+                       ? "%s is not there; the sections say %g" : "%s is not there",
                        gguf ? "rope.dimension_count" : "partial_rotary_factor", 2 * sum);
         return;
     }
     if (said < 0 || !(R >= 2) || fmod(R, 2) > 1e-6 || (width > 0 && R > width)) {
-        if (gguf || width > 0) report_add(r, KEY_CONTRADICTS, BREAKS, LLAMA_CPP | CLOVER, NULL, "%g rotary dims of a head of %g: expected an even number from 2 to that", R, width);
+        if (gguf || width > 0)
+            report_add(r, KEY_CONTRADICTS, BREAKS, LLAMA_CPP | CLOVER, NULL,
+                       "%g rotary dims of a head of %g: expected an even number from 2 to that", R, width);
     } else if (list && sum > 0 && fabs(2 * sum - R) > 0.5)
         report_add(r, KEY_CONTRADICTS, GARBAGE, LLAMA_CPP | CLOVER, NULL, "%g rotary dims, but the sections (pairs) say %g", R, 2 * sum);
 }
@@ -564,11 +593,13 @@ static void check_token_table(const LintModel *m, const GgufKey *tokens, Report 
     static const char *const beside[] = { "tokenizer.ggml.token_type", "tokenizer.ggml.scores" };
     const Tensor *embedding = lint_tensor(m->file, "token_embd.weight");
     if (embedding && embedding->dims == 2 && (uint64_t)embedding->shape[0] != tokens->count)
-        report_add(r, TOKEN_TABLE_SIZE, BREAKS, LLAMA_CPP | CLOVER, embedding->name, "%llu tokens, %lld embedding rows", (unsigned long long)tokens->count, (long long)embedding->shape[0]);
+        report_add(r, TOKEN_TABLE_SIZE, BREAKS, LLAMA_CPP | CLOVER, embedding->name, "%llu tokens, %lld embedding rows",
+                   (unsigned long long)tokens->count, (long long)embedding->shape[0]);
     for (int i = 0; i < 2; i++) {
         const GgufKey *k = lint_key(m->file, beside[i]);
         if (k && k->count != tokens->count)
-            report_add(r, TOKEN_TABLE_SIZE, BREAKS, LLAMA_CPP | CLOVER, NULL, "%s has %llu entries for %llu tokens", beside[i], (unsigned long long)k->count, (unsigned long long)tokens->count);
+            report_add(r, TOKEN_TABLE_SIZE, BREAKS, LLAMA_CPP | CLOVER, NULL, "%s has %llu entries for %llu tokens", beside[i],
+                       (unsigned long long)k->count, (unsigned long long)tokens->count);
     }
 }
 
@@ -583,23 +614,31 @@ static void check_ids(const LintModel *m, const GgufKey *tokens, Report *r) {
         if (!gguf_int(k, 0, &id) || id < 0 || (tokens && (uint64_t)id >= tokens->count))
             report_add(r, KEY_CONTRADICTS, BREAKS, LLAMA_CPP | CLOVER, NULL, "%s is %lld, outside the vocabulary", ends[i], (long long)id);
     }
-    if (!any) report_add(r, EOS_MISSING, QUALITY, LLAMA_CPP | CLOVER, NULL, "none of tokenizer.ggml.eos_token_id, eos_token_ids and eot_token_id is there");
-    if (m->clover && m->any_diffusion && !key_of(m, "diffusion.mask_token_id") && !lint_key(m->file, "tokenizer.ggml.mask_token_id") && find_token(tokens, "<|mask|>") < 0)
-        report_add(r, MASK_UNKNOWN, BREAKS, PREVIEWS, NULL, "neither diffusion.mask_token_id nor tokenizer.ggml.mask_token_id nor a token <|mask|> is there");
+    if (!any)
+        report_add(r, EOS_MISSING, QUALITY, LLAMA_CPP | CLOVER, NULL, "none of tokenizer.ggml.eos_token_id, eos_token_ids and eot_token_id is there");
+    if (m->clover && m->any_diffusion && !key_of(m, "diffusion.mask_token_id") && !lint_key(m->file, "tokenizer.ggml.mask_token_id") &&
+        find_token(tokens, "<|mask|>") < 0)
+        report_add(r, MASK_UNKNOWN, BREAKS, PREVIEWS, NULL,
+                   "neither diffusion.mask_token_id nor tokenizer.ggml.mask_token_id nor a token <|mask|> is there");
 }
 
 static void check_tokenizer(const LintModel *m, Report *r) {
     const LintFile *f = m->file;
     if (f->form == NAMES_HF) {
         const bool eos = json_object_get(f->generation, "eos_token_id") || config_member(m, "eos_token_id");
-        if (f->config && !eos) report_add(r, EOS_MISSING, QUALITY, CLOVER | TRANSFORMERS, NULL, "neither generation_config.json nor config.json has eos_token_id");
+        if (f->config && !eos)
+            report_add(r, EOS_MISSING, QUALITY, CLOVER | TRANSFORMERS, NULL, "neither generation_config.json nor config.json has eos_token_id");
         if (f->config && m->clover && m->any_diffusion && !config_member(m, "mask_token_id") && !f->has_mask_token)
             report_add(r, MASK_UNKNOWN, BREAKS, PREVIEWS, NULL, "config.json has no mask_token_id, and tokenizer.json no <|mask|>");
+        if (f->splits_otherwise)
+            report_add(r, TOKENIZER_PRE, QUALITY, CLOVER | TRANSFORMERS, NULL,
+                       "tokenizer.json splits text by another pattern, in which marks (\\p{M}) do not stay with letters");
         if (!f->has_tokenizer) report_remark(r, "no tokenizer.json: prompts must be given as ids");
         return;
     }
     if (!f->whole) return;
-    const GgufKey *tokens = lint_key(f, "tokenizer.ggml.tokens"), *pre = lint_key(f, "tokenizer.ggml.pre"), *merges = lint_key(f, "tokenizer.ggml.merges");
+    const GgufKey *tokens = lint_key(f, "tokenizer.ggml.tokens"), *pre = lint_key(f, "tokenizer.ggml.pre"),
+            *merges = lint_key(f, "tokenizer.ggml.merges");
     GgufString s;
     char shown[NAME_SHOWN] = "not there";
     if (!tokens || tokens->element != GGUF_STRING) {
@@ -610,9 +649,11 @@ static void check_tokenizer(const LintModel *m, Report *r) {
         report_add(r, TOKENIZER_PRE, BREAKS, LLAMA_CPP | CLOVER, NULL, "tokenizer.ggml.model is not \"gpt2\"");
     if (!is_text(pre, "qwen35")) {
         if (pre && gguf_string(pre, &s)) name_show(s.bytes, s.length, shown);
-        report_add(r, TOKENIZER_PRE, QUALITY, LLAMA_CPP, NULL, "tokenizer.ggml.pre is %s, expected 'qwen35': text is split otherwise than in training", shown);
+        report_add(r, TOKENIZER_PRE, QUALITY, LLAMA_CPP, NULL,
+                   "tokenizer.ggml.pre is %s, expected 'qwen35': text is split otherwise than in training", shown);
     }
-    if (!merges || merges->element != GGUF_STRING) report_add(r, MERGES_MISSING, BREAKS, LLAMA_CPP | CLOVER, NULL, "tokenizer.ggml.merges is not there: text cannot be encoded");
+    if (!merges || merges->element != GGUF_STRING)
+        report_add(r, MERGES_MISSING, BREAKS, LLAMA_CPP | CLOVER, NULL, "tokenizer.ggml.merges is not there: text cannot be encoded");
     check_ids(m, tokens, r);
 }
 

@@ -45,7 +45,8 @@ static void count_votes(const LintModel *m, Votes votes[SIZES]) {
 
 /* ---- keys against witnesses ---------------------------------------------------------------------------------------- */
 
-typedef enum Num { N_D, N_V, N_WIDTH, N_H, N_HKV, N_HK, N_DK, N_HV, N_INNER, N_TAPS, N_E, N_USED, N_F, N_FS, N_CONTEXT, N_EPS, N_BASE, N_SHARED, NUMS } Num;
+typedef enum Num { N_D, N_V, N_WIDTH, N_H, N_HKV, N_HK, N_DK, N_HV, N_INNER, N_TAPS, N_E, N_USED, N_F, N_FS, N_CONTEXT, N_EPS, N_BASE, N_SHARED,
+                   NUMS } Num;
 
 static const struct { const char *gguf, *json; } keys[NUMS] = {
     [N_D]       = { "embedding_length", "hidden_size" },
@@ -114,10 +115,13 @@ static int64_t witnessed(const Numbers *n, Size s) { return n->votes[s].split ||
 static void settle(Numbers *n, Num k, int64_t implied, int64_t witnesses) {
     const bool needed = name_of(n, k) != NULL && (n->m->file->form == NAMES_GGUF ? n->m->file->whole : n->m->file->config != NULL);
     if (!n->there[k]) {
-        if (needed) report_add(n->r, KEY_MISSING, BREAKS, hurt(n), NULL, implied > 0 ? "%s is not there; the tensors say %lld" : "%s is not there", name_of(n, k), (long long)implied);
+        if (needed)
+            report_add(n->r, KEY_MISSING, BREAKS, hurt(n), NULL, implied > 0 ? "%s is not there; the tensors say %lld" : "%s is not there",
+                       name_of(n, k), (long long)implied);
         if (implied > 0) n->value[k] = (double)implied;
     } else if (implied > 0 && witnesses >= 2 && !isnan(n->value[k]) && n->value[k] != (double)implied) {
-        report_add(n->r, KEY_CONTRADICTS, BREAKS, hurt(n), NULL, "%s is %g, all %lld tensors that show it say %lld", name_of(n, k), n->value[k], (long long)witnesses, (long long)implied);
+        report_add(n->r, KEY_CONTRADICTS, BREAKS, hurt(n), NULL, "%s is %g, all %lld tensors that show it say %lld", name_of(n, k), n->value[k],
+                   (long long)witnesses, (long long)implied);
         n->value[k] = (double)implied;
     }
     if (isnan(n->value[k]) && implied > 0) n->value[k] = (double)implied;
@@ -154,9 +158,11 @@ static void settle_sizes(Numbers *n) {
     settle(n, N_HK, Hk < 0 ? divide(K, dk) : -1, 0);
     settle(n, N_DK, dk < 0 ? divide(K, Hk) : -1, 0);
     if (Hk > 0 && dk > 0 && K > 0 && Hk * dk != K && v[S_C].n >= 2)
-        report_add(n->r, KEY_CONTRADICTS, BREAKS, hurt(n), NULL, "%s %lld times %s %lld is %lld, all %lld tensors that show it say %lld", name_of(n, N_HK), (long long)Hk, name_of(n, N_DK), (long long)dk,
+        report_add(n->r, KEY_CONTRADICTS, BREAKS, hurt(n), NULL, "%s %lld times %s %lld is %lld, all %lld tensors that show it say %lld",
+                   name_of(n, N_HK), (long long)Hk, name_of(n, N_DK), (long long)dk,
                    (long long)(Hk * dk), (long long)v[S_C].n, (long long)K);
-    const int64_t keys_width = K > 0 && v[S_C].n >= 2 ? K : whole(n->value[N_HK]) > 0 && whole(n->value[N_DK]) > 0 ? whole(n->value[N_HK]) * whole(n->value[N_DK]) : -1;
+    const int64_t keys_width = K > 0 && v[S_C].n >= 2 ? K : whole(n->value[N_HK]) > 0 && whole(n->value[N_DK]) > 0
+            ? whole(n->value[N_HK]) * whole(n->value[N_DK]) : -1;
 
     n->m->heads = whole(n->value[N_H]);
     n->m->kv_heads = whole(n->value[N_HKV]);
@@ -194,15 +200,21 @@ static void check_relations(Numbers *n) {
     const bool gguf = n->m->file->form == NAMES_GGUF;
     double length;
     if (v[N_USED] > v[N_E]) report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%s is %g of %g experts", name_of(n, N_USED), v[N_USED], v[N_E]);
-    if (v[N_HKV] > 0 && fmod(v[N_H], v[N_HKV]) > 0) report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%g query heads are no multiple of %g KV heads", v[N_H], v[N_HKV]);
-    if (v[N_HK] > 0 && fmod(v[N_HV], v[N_HK]) > 0) report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%g GDN value heads are no multiple of %g key heads", v[N_HV], v[N_HK]);
-    if (gguf && v[N_HV] > 0 && fmod(v[N_INNER], v[N_HV]) > 0) report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "ssm.inner_size %g is no multiple of %g value heads", v[N_INNER], v[N_HV]);
-    if (n->there[N_EPS] && !(v[N_EPS] > 0 && v[N_EPS] < 0.01)) report_add(n->r, KEY_CONTRADICTS, GARBAGE, hurts, NULL, "%s is %g, usually 1e-6", name_of(n, N_EPS), v[N_EPS]);
-    if (n->there[N_BASE] && !(v[N_BASE] >= 1)) report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%s is %g, expected at least 1", name_of(n, N_BASE), v[N_BASE]);
+    if (v[N_HKV] > 0 && fmod(v[N_H], v[N_HKV]) > 0)
+        report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%g query heads are no multiple of %g KV heads", v[N_H], v[N_HKV]);
+    if (v[N_HK] > 0 && fmod(v[N_HV], v[N_HK]) > 0)
+        report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%g GDN value heads are no multiple of %g key heads", v[N_HV], v[N_HK]);
+    if (gguf && v[N_HV] > 0 && fmod(v[N_INNER], v[N_HV]) > 0)
+        report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "ssm.inner_size %g is no multiple of %g value heads", v[N_INNER], v[N_HV]);
+    if (n->there[N_EPS] && !(v[N_EPS] > 0 && v[N_EPS] < 0.01))
+        report_add(n->r, KEY_CONTRADICTS, GARBAGE, hurts, NULL, "%s is %g, usually 1e-6", name_of(n, N_EPS), v[N_EPS]);
+    if (n->there[N_BASE] && !(v[N_BASE] >= 1))
+        report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%s is %g, expected at least 1", name_of(n, N_BASE), v[N_BASE]);
     if (gguf && v[N_SHARED] == 0) report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "expert_shared_count is 0; the model has one shared expert");
     const int said = lint_number(n->m, "attention.value_length", NULL, &length);
     if (gguf && said == 0 && n->m->file->whole) report_add(n->r, KEY_MISSING, BREAKS, hurts, NULL, "attention.value_length is not there");
-    if (said == 1 && v[N_WIDTH] > 0 && length != v[N_WIDTH]) report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "attention.value_length is %g and key_length %g", length, v[N_WIDTH]);
+    if (said == 1 && v[N_WIDTH] > 0 && length != v[N_WIDTH])
+        report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "attention.value_length is %g and key_length %g", length, v[N_WIDTH]);
 }
 
 /* ---- each tensor --------------------------------------------------------------------------------------------------- */
@@ -235,11 +247,14 @@ static void check_shape(const LintModel *m, int64_t i, Report *r) {
     }
     const bool turned = known && role->dims == 2 && !same && shape[0] == expected[1] && shape[1] == expected[0];
     if (role->value == V_CONV && turned)
-        report_add(r, CONV_LAYOUT, BREAKS, hurts, t->name, "%s is %s, expected %s: taps run slowest", t->name, show_shape(t->shape, t->dims, have), show_shape(expected, 2, want));
+        report_add(r, CONV_LAYOUT, BREAKS, hurts, t->name, "%s is %s, expected %s: taps run slowest", t->name, show_shape(t->shape, t->dims, have),
+                   show_shape(expected, 2, want));
     else if (!same)
-        report_add(r, TENSOR_SHAPE, BREAKS, hurts, t->name, "%s is %s, expected %s%s", t->name, show_shape(t->shape, t->dims, have), show_shape(expected, role->dims, want), turned ? ": it is transposed" : "");
+        report_add(r, TENSOR_SHAPE, BREAKS, hurts, t->name, "%s is %s, expected %s%s", t->name, show_shape(t->shape, t->dims, have),
+                   show_shape(expected, role->dims, want), turned ? ": it is transposed" : "");
     else if (role->value == V_CONV && !conv_form_is_usual(m, t))
-        report_add(r, CONV_LAYOUT, BREAKS, m->file->form == NAMES_GGUF ? LLAMA_CPP : TRANSFORMERS, t->name, "%s is %s: %s", t->name, show_shape(t->shape, t->dims, have),
+        report_add(r, CONV_LAYOUT, BREAKS, m->file->form == NAMES_GGUF ? LLAMA_CPP : TRANSFORMERS, t->name, "%s is %s: %s", t->name,
+                   show_shape(t->shape, t->dims, have),
                    m->file->form == NAMES_GGUF ? "its middle axis of one should be gone" : "its middle axis of one is gone");
 }
 

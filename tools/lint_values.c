@@ -13,7 +13,8 @@ enum { PIECE = 1 << 15 };            /* values decoded at a time: whole blocks o
 /* ---- one tensor ---------------------------------------------------------------------------------------------------- */
 
 typedef struct Stats {
-    int64_t n, not_finite, first_bad, zeros;
+    int64_t n, not_finite, first_bad;
+    int64_t zeros;                   /* a matrix: all or none */
     int64_t negative, above_one;     /* of the finite ones */
     double sum, min, max;
 } Stats;
@@ -22,6 +23,7 @@ typedef struct Walk {
     const LintModel *m;
     Report *r;
     double *piece;                   /* [PIECE] */
+    float *rough;                    /* [PIECE] */
     Progress progress;
     Stats *stats;                    /* [tensors] n 0: not looked at */
 } Walk;
@@ -58,16 +60,44 @@ static bool can_decode(const Tensor *t) {
     return t->data && info && info->decodable && t->elements > 0;
 }
 
-/* Elements first .. first+n of the tensor: whole blocks. */
-static Stats walk_values(Walk *w, const Tensor *t, int64_t first, int64_t n) {
+/* Of a large matrix only this is asked: is anything in a piece not finite, or not zero? On the bits, so that compilers do many
+ * at a time. */
+static void judge_bits(const float *v, int64_t n, bool *finite, bool *zero) {
+    const uint32_t infinity = 0x7f800000u;
+    uint32_t any = 0, most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &v[i], sizeof bits);
+        bits &= 0x7fffffffu;
+        any |= bits;
+        most = bits > most ? bits : most;
+    }
+    *finite = most < infinity;
+    *zero = any == 0;
+}
+
+/* Elements first .. first+n of the tensor: whole blocks. exactly: every statistic, else what judge_bits tells. */
+static Stats walk_values(Walk *w, const Tensor *t, int64_t first, int64_t n, bool exactly) {
     Stats s = { .min = HUGE_VAL, .max = -HUGE_VAL };
     const DTypeInfo *info = dtype_info(t->type);
-    const uint8_t *p = t->data + first / info->block * info->bytes;
+    const uint8_t *start = t->data + first / info->block * info->bytes;
+    bool all_zero = true;
     for (int64_t done = 0; done < n; done += PIECE) {
         const int64_t piece = n - done < PIECE ? n - done : PIECE;
-        quant_decode(t->type, p + done / info->block * info->bytes, piece, w->piece);
-        add_values(&s, w->piece, piece);
+        const uint8_t *p = start + done / info->block * info->bytes;
+        bool finite = false, zero = false;
+        if (!exactly && t->type != DT_F64) {                     /* a double may be too large for a float */
+            quant_decode_float(t->type, p, piece, w->rough);
+            judge_bits(w->rough, piece, &finite, &zero);
+        }
+        if (finite) s.n += piece;
+        else {
+            quant_decode(t->type, p, piece, w->piece);
+            add_values(&s, w->piece, piece);
+        }
+        all_zero &= zero;
     }
+    if (all_zero && !exactly) s.zeros = s.n;
     progress_add(&w->progress, (double)(n / info->block * info->bytes));
     return s;
 }
@@ -100,7 +130,8 @@ static void find_twins(Walk *w, const char *name, Slice *slice, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
         const Slice *a = &slice[i - 1], *b = &slice[i];
         if (a->hash == b->hash && a->bytes == b->bytes && memcmp(a->data, b->data, (size_t)a->bytes) == 0)
-            report_add(w->r, DUPLICATE_EXPERTS, GARBAGE, LLAMA_CPP | CLOVER, name, "%s: experts %lld and %lld are the same, byte for byte", name, (long long)a->expert, (long long)b->expert);
+            report_add(w->r, DUPLICATE_EXPERTS, GARBAGE, LLAMA_CPP | CLOVER, name, "%s: experts %lld and %lld are the same, byte for byte", name,
+                       (long long)a->expert, (long long)b->expert);
     }
 }
 
@@ -113,7 +144,7 @@ static Stats walk_experts(Walk *w, const Tensor *t) {
     int64_t n = 0, zero = 0, first_zero = -1;
     if (!slice) { w->r->no_memory = true; return all; }
     for (int64_t e = 0; e < E; e++) {
-        const Stats s = walk_values(w, t, e * each, each);
+        const Stats s = walk_values(w, t, e * each, each, false);
         const uint8_t *data = t->data + (uint64_t)e * bytes;
         merge(&all, &s);
         if (s.zeros < s.n) slice[n++] = (Slice){ hash_bytes(data, bytes), e, data, bytes };
@@ -121,7 +152,8 @@ static Stats walk_experts(Walk *w, const Tensor *t) {
     }
     find_twins(w, t->name, slice, n);
     if (zero > 0 && zero < E)
-        report_add(w->r, ALL_ZERO, GARBAGE, LLAMA_CPP | CLOVER, t->name, "%s: %lld of %lld experts are zero throughout, the first is %lld", t->name, (long long)zero, (long long)E, (long long)first_zero);
+        report_add(w->r, ALL_ZERO, GARBAGE, LLAMA_CPP | CLOVER, t->name, "%s: %lld of %lld experts are zero throughout, the first is %lld", t->name,
+                   (long long)zero, (long long)E, (long long)first_zero);
     free(slice);
     return all;
 }
@@ -166,9 +198,10 @@ static void walk_tensor(Walk *w, int64_t i) {
     const LintTensor *of = &w->m->of[i];
     Stats *s = &w->stats[i];
     const bool experts = of->role >= 0 && lint_roles[of->role].value == V_EXPERTS && of->expert < 0 && t->dims == 3;
-    *s = experts ? walk_experts(w, t) : walk_values(w, t, 0, t->elements);
+    *s = experts ? walk_experts(w, t) : walk_values(w, t, 0, t->elements, t->dims == 1);
     if (s->not_finite)
-        report_add(w->r, NAN_OR_INF, GARBAGE, LLAMA_CPP | CLOVER, t->name, "%s: %lld of %lld values are NaN or infinite, the first is element %lld (row %lld)", t->name, (long long)s->not_finite,
+        report_add(w->r, NAN_OR_INF, GARBAGE, LLAMA_CPP | CLOVER, t->name,
+                   "%s: %lld of %lld values are NaN or infinite, the first is element %lld (row %lld)", t->name, (long long)s->not_finite,
                    (long long)s->n, (long long)s->first_bad, (long long)(s->first_bad / t->shape[t->dims - 1]));
     else if (s->zeros == s->n && of->role >= 0 && of->layer < w->m->layers && !may_be_zero(lint_roles[of->role].value, w->m->file->form, of->role))
         report_add(w->r, ALL_ZERO, GARBAGE, LLAMA_CPP | CLOVER, t->name, "%s: all %lld values are zero", t->name, (long long)s->n);
@@ -188,7 +221,8 @@ static void say_skipped(const LintModel *m, Report *r) {
     for (int type = 0; type < 256; type++) {
         if (count[type] == 0) continue;
         const DTypeInfo *info = dtype_info((DType)type);
-        if (info) report_remark(r, "%lld tensors of type %s: it cannot be decoded, their values were not looked at", (long long)count[type], info->name);
+        if (info)
+            report_remark(r, "%lld tensors of type %s: it cannot be decoded, their values were not looked at", (long long)count[type], info->name);
         else report_remark(r, "%lld tensors of the unknown type %d: their values were not looked at", (long long)count[type], type);
     }
     if (absent) report_remark(r, "%lld tensors are not in the file, or not where they should be: their values were not looked at", (long long)absent);
@@ -246,10 +280,15 @@ static void check_rates(Walk *w) {
     if (id == LINT_IDS) return;
     const int hurts = hf ? CLOVER | TRANSFORMERS : LLAMA_CPP | CLOVER;
     if (id == A_LOG_RAW)
-        report_add(w->r, id, GARBAGE, hurts, NULL, "%lld of %lld values of all layers are 0 or above, where -exp(A_log) is below; they run from %.6g to %.6g", (long long)v.above, (long long)v.n, v.min, v.max);
+        report_add(w->r, id, GARBAGE, hurts, NULL,
+                   "%lld of %lld values of all layers are 0 or above, where -exp(A_log) is below; they run from %.6g to %.6g", (long long)v.above,
+                           (long long)v.n, v.min, v.max);
     else
-        report_add(w->r, id, GARBAGE, hurts, NULL, "the %lld values of all layers run from %.6g to %.6g: %.3g nats likelier as an exponential of an exponential (%s)", (long long)v.n, v.min, v.max,
-                   (v.all_beyond && !hf ? v.grown : v.twice) - v.once, hf ? "A_log holds -exp(A_log)" : v.all_inside ? "-exp(-exp(A_log))" : "-exp(exp(A_log))");
+        report_add(w->r, id, GARBAGE, hurts, NULL,
+                   "the %lld values of all layers run from %.6g to %.6g: %.3g nats likelier as an exponential of an exponential (%s)",
+                           (long long)v.n, v.min, v.max,
+                   (v.all_beyond && !hf ? v.grown : v.twice) - v.once, hf ? "A_log holds -exp(A_log)" : v.all_inside ? "-exp(-exp(A_log))"
+                           : "-exp(exp(A_log))");
     for (int64_t i = 0; i < f->tensors.n; i++)
         if (w->m->of[i].role >= 0 && lint_roles[w->m->of[i].role].value == V_RATE) report_tensor(w->r, id, GARBAGE, hurts, f->tensors.tensor[i].name);
 }
@@ -301,20 +340,25 @@ static void check_layer_norms(Walk *w, Norm *norm, int64_t n) {
     const double mean = mean_of(&all);
     const int64_t cut = two_groups(norm, n);
     if (cut > 0 && !hf) {
-        report_add(w->r, NORM_SHIFT_MIXED, GARBAGE, LLAMA_CPP | CLOVER, NULL, "%lld of %lld norms average %.3g to %.3g, the others %.3g to %.3g", (long long)cut, (long long)n, norm[0].mean,
+        report_add(w->r, NORM_SHIFT_MIXED, GARBAGE, LLAMA_CPP | CLOVER, NULL, "%lld of %lld norms average %.3g to %.3g, the others %.3g to %.3g",
+                   (long long)cut, (long long)n, norm[0].mean,
                    norm[cut - 1].mean, norm[cut].mean, norm[n - 1].mean);
         const bool lower_is_wrong = norm[0].mean < 0.5;
         blame(w, NORM_SHIFT_MIXED, lower_is_wrong ? norm : norm + cut, lower_is_wrong ? cut : n - cut);
     } else if (!hf && fabs(mean) < 0.5) {
-        report_add(w->r, NORM_SHIFT_MISSING, GARBAGE, LLAMA_CPP | CLOVER, NULL, "the %lld values of %lld layer norms average %.3g, %.3g%% are negative: expected near 1", (long long)all.n, (long long)n, mean,
+        report_add(w->r, NORM_SHIFT_MISSING, GARBAGE, LLAMA_CPP | CLOVER, NULL,
+                   "the %lld values of %lld layer norms average %.3g, %.3g%% are negative: expected near 1", (long long)all.n, (long long)n, mean,
                    100 * (double)all.negative / (double)all.n);
         blame(w, NORM_SHIFT_MISSING, norm, n);
     } else if (!hf && mean > 1.5 && (double)all.above_one > 0.99 * (double)all.n) {
-        report_add(w->r, NORM_SHIFT_TWICE, GARBAGE, LLAMA_CPP | CLOVER, NULL, "the %lld values of %lld layer norms average %.3g, %lld of them above 1: expected near 1", (long long)all.n, (long long)n, mean,
+        report_add(w->r, NORM_SHIFT_TWICE, GARBAGE, LLAMA_CPP | CLOVER, NULL,
+                   "the %lld values of %lld layer norms average %.3g, %lld of them above 1: expected near 1", (long long)all.n, (long long)n, mean,
                    (long long)all.above_one);
         blame(w, NORM_SHIFT_TWICE, norm, n);
     } else if (hf && mean > 0.5 && (double)all.negative < 0.01 * (double)all.n) {
-        report_add(w->r, NORM_SHIFT_TWICE, GARBAGE, CLOVER | TRANSFORMERS, NULL, "the %lld values of %lld layer norms average %.3g, %lld of them negative: a folder holds w, near 0, and readers add the 1", (long long)all.n,
+        report_add(w->r, NORM_SHIFT_TWICE, GARBAGE, CLOVER | TRANSFORMERS, NULL,
+                   "the %lld values of %lld layer norms average %.3g, %lld of them negative: a folder holds w, near 0, and readers add the 1",
+                           (long long)all.n,
                    (long long)n, mean, (long long)all.negative);
         blame(w, NORM_SHIFT_TWICE, norm, n);
     }
@@ -323,7 +367,9 @@ static void check_layer_norms(Walk *w, Norm *norm, int64_t n) {
 static void check_head_norms(Walk *w, const Norm *norm, int64_t n) {
     const Stats all = sum_up(norm, n);
     if (n == 0 || !(mean_of(&all) > 1.5) || (double)all.above_one < 0.99 * (double)all.n) return;
-    report_add(w->r, HEAD_NORM_SHIFTED, GARBAGE, LLAMA_CPP | CLOVER, NULL, "the %lld values of %lld GDN head norms average %.3g, from %.3g to %.3g: expected near 1", (long long)all.n, (long long)n, mean_of(&all),
+    report_add(w->r, HEAD_NORM_SHIFTED, GARBAGE, LLAMA_CPP | CLOVER, NULL,
+               "the %lld values of %lld GDN head norms average %.3g, from %.3g to %.3g: expected near 1", (long long)all.n, (long long)n,
+                       mean_of(&all),
                all.min, all.max);
     blame(w, HEAD_NORM_SHIFTED, norm, n);
 }
@@ -352,8 +398,9 @@ static void check_norms(Walk *w) {
 CloverStatus lint_values(const LintModel *m, Report *r, CloverError *err) {
     const int64_t n = m->file->tensors.n;
     error_clear(err);
-    Walk w = { .m = m, .r = r, .piece = malloc(PIECE * sizeof *w.piece), .stats = calloc(n ? (size_t)n : 1, sizeof *w.stats) };
-    if (w.piece && w.stats) {
+    Walk w = { .m = m, .r = r, .piece = malloc(PIECE * sizeof *w.piece), .rough = malloc(PIECE * sizeof *w.rough),
+               .stats = calloc(n ? (size_t)n : 1, sizeof *w.stats) };
+    if (w.piece && w.rough && w.stats) {
         w.progress = progress_start("reading values", (double)m->file->bytes);
         for (int64_t i = 0; i < n; i++)
             if (needs_values(m, i) && can_decode(&m->file->tensors.tensor[i])) walk_tensor(&w, i);
@@ -364,6 +411,7 @@ CloverStatus lint_values(const LintModel *m, Report *r, CloverError *err) {
         say_skipped(m, r);
     } else r->no_memory = true;
     free(w.piece);
+    free(w.rough);
     free(w.stats);
     return r->no_memory ? error_memory(err, "the values' statistics", (size_t)n * sizeof *w.stats) : CLOVER_OK;
 }
