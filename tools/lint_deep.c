@@ -52,7 +52,7 @@ static double row_nll(const double *logits, int64_t V, int32_t id) {
     return most + log(sum) - logits[id];
 }
 
-static CloverStatus run_text(Deep *d, CloverSession *s, Trial *trial) {
+static CloverStatus run_text(Deep *d, CloverSession *s, bool preview, Trial *trial) {
     const Text *t = &d->text;
     const int64_t V = d->model->config.vocab;
     for (int64_t at = 0; at < t->committed; at += COMMIT_PIECE) {
@@ -60,7 +60,7 @@ static CloverStatus run_text(Deep *d, CloverSession *s, Trial *trial) {
         if (clover_commit(s, t->ids + at, n, d->logits, n, d->err) != CLOVER_OK) return d->err->status;
         for (int64_t i = 0; i < n && at + i + 1 < t->committed; i++) trial->nll[at + i] = row_nll(d->logits + i * V, V, t->ids[at + i + 1]);
     }
-    for (int64_t at = t->committed; t->block > 0 && at + t->block <= t->n; at += t->block) {
+    for (int64_t at = t->committed; preview && at + t->block <= t->n; at += t->block) {
         int32_t block[MOST_BLOCK];
         for (int64_t i = 0; i < t->block; i++) block[i] = is_masked(t, at + i) ? d->model->config.mask_id : t->ids[at + i];
         if (clover_preview(s, block, t->block, d->logits, d->err) != CLOVER_OK) return d->err->status;
@@ -85,8 +85,8 @@ static double mean_of(const Deep *d, const double *nll, bool preview) {
     return n ? sum / (double)n : 0;
 }
 
-/* Runs one reading. order: [E] or NULL; copied. */
-static CloverStatus run_trial(Deep *d, unsigned bits, const int64_t *order, Trial *out) {
+/* Runs one reading. order: [E] or NULL; copied. preview: the blocks too. */
+static CloverStatus run_trial(Deep *d, unsigned bits, const int64_t *order, bool preview, Trial *out) {
     const size_t E = (size_t)d->model->config.experts;
     Trial t = { .bits = bits, .nll = calloc((size_t)d->text.n, sizeof *t.nll), .order = order ? malloc(E * sizeof *order) : NULL };
     CloverSessionOptions o = clover_session_defaults();
@@ -98,12 +98,12 @@ static CloverStatus run_trial(Deep *d, unsigned bits, const int64_t *order, Tria
         o.numerics = CLOVER_FAST;
         o.capacity = d->text.n;
         if (reading_make(d->model, bits, order, &reading, d->err) == CLOVER_OK &&
-            clover_session_new(&reading.model, &o, &s, d->err) == CLOVER_OK) run_text(d, s, &t);
+            clover_session_new(&reading.model, &o, &s, d->err) == CLOVER_OK) run_text(d, s, preview, &t);
     }
     clover_session_free(s);
     reading_free(&reading);
     t.causal = mean_of(d, t.nll, false);
-    t.preview = d->text.block ? mean_of(d, t.nll, true) : 0;
+    t.preview = preview ? mean_of(d, t.nll, true) : 0;
     if (d->err->status == CLOVER_OK) *out = t;
     else trial_free(&t);
     d->tried++;
@@ -139,7 +139,11 @@ static bool beats_chance(const Deep *d, const Trial *t, bool preview) { return i
 /* Runs a reading and keeps it in *best when it is likelier. */
 static CloverStatus challenge(Deep *d, Trial *best, unsigned bits, const int64_t *order, bool preview) {
     Trial t = { 0 };
-    if (run_trial(d, bits, order, &t) != CLOVER_OK) return d->err->status;
+    if (run_trial(d, bits, order, preview, &t) == CLOVER_BAD_INPUT) {    /* it overflows: no likely reading */
+        error_clear(d->err);
+        return CLOVER_OK;
+    }
+    if (d->err->status != CLOVER_OK) return d->err->status;
     if ((preview ? t.preview < best->preview : t.causal < best->causal)) {
         trial_free(best);
         *best = t;
@@ -284,7 +288,7 @@ static CloverStatus call_winners(Deep *d, Report *r, const Trial *best, bool pre
         const bool order = names[i].bit == 0;
         Trial without = { 0 };
         if ((names[i].bit == READ_DIFFUSION) != preview || (order ? !best->order : !(best->bits & names[i].bit))) continue;
-        if (run_trial(d, best->bits & ~names[i].bit, order ? NULL : best->order, &without) != CLOVER_OK) return d->err->status;
+        if (run_trial(d, best->bits & ~names[i].bit, order ? NULL : best->order, preview, &without) != CLOVER_OK) return d->err->status;
         if (is_clear(d, best, &without, preview)) tell(d, r, i, best, &without, preview);
         trial_free(&without);
     }
@@ -326,30 +330,39 @@ static CloverStatus choose_text(Deep *d, const DeepOptions *o, Report *r) {
     return CLOVER_OK;
 }
 
+/* The order of the diffusion tensors' heads, the trunk being read as in *best. */
+static CloverStatus decide_diffusion(Deep *d, Report *r, Trial *best) {
+    Trial whole = { 0 };
+    if (run_trial(d, best->bits, best->order, true, &whole) != CLOVER_OK) return d->err->status;
+    const double as_said = whole.preview;
+    if (challenge(d, &whole, best->bits ^ READ_DIFFUSION, best->order, true) == CLOVER_OK) {
+        if (beats_chance(d, &whole, true)) call_winners(d, r, &whole, true);
+        else
+            report_remark(r, "deep: diffusion-head-order is undecidable: in neither order is a masked row better than chance "
+                             "(%.4g nats as the file says, ln V is %.4g)", as_said, log((double)d->model->config.vocab));
+    }
+    trial_free(&whole);
+    return d->err->status;
+}
+
 static CloverStatus decide(Deep *d, Report *r) {
     Trial best = { 0 };
     const double chance = log((double)d->model->config.vocab);
-    if (run_trial(d, 0, NULL, &best) != CLOVER_OK) return d->err->status;
-    const double causal = best.causal, preview = best.preview;
+    if (run_trial(d, 0, NULL, false, &best) != CLOVER_OK) return d->err->status;
+    const double causal = best.causal;
     CloverStatus status = search_trunk(d, &best);
     const bool trunk = status == CLOVER_OK && beats_chance(d, &best, false);
     if (trunk) status = call_winners(d, r, &best, false);
     if (status == CLOVER_OK && !trunk)
         report_remark(r,
-                      "deep: undecidable: of %lld readings none is better than chance (a row of text costs %.4g nats as the file says, %.4g in the best reading, ln V is %.4g): untrained weights, or a text that is not the model's",
+                      "deep: undecidable: of %lld readings none is better than chance (a row of text costs %.4g nats as the file says, "
+                      "%.4g in the best reading, ln V is %.4g): untrained weights, or a text that is not the model's",
                       (long long)d->tried, causal, best.causal, chance);
-    if (trunk && d->text.block > 0 && (reading_possible(d->model) & READ_DIFFUSION)) {
-        if (status == CLOVER_OK) status = challenge(d, &best, best.bits ^ READ_DIFFUSION, best.order, true);
-        const bool block = status == CLOVER_OK && beats_chance(d, &best, true);
-        if (block) status = call_winners(d, r, &best, true);
-        else if (status == CLOVER_OK)
-            report_remark(r,
-                          "deep: diffusion-head-order is undecidable: in neither order is a masked row better than chance (%.4g nats as the file says, ln V is %.4g)", preview, chance);
-    }
+    if (status == CLOVER_OK && trunk && d->text.block > 0 && (reading_possible(d->model) & READ_DIFFUSION)) status = decide_diffusion(d, r, &best);
     if (status == CLOVER_OK && trunk)
         report_remark(r,
-                      "deep: %lld readings tried on %lld rows; a committed row costs %.4g nats as the file says, %.4g in the best reading (ln V is %.4g)", (long long)d->tried, (long long)d->text.n,
-                      causal, best.causal, chance);
+                      "deep: %lld readings tried on %lld rows; a committed row costs %.4g nats as the file says, %.4g in the best reading "
+                      "(ln V is %.4g)", (long long)d->tried, (long long)d->text.n, causal, best.causal, chance);
     trial_free(&best);
     return status;
 }
