@@ -47,19 +47,22 @@ typedef struct Fix {
     FixTensor *tensor; int64_t n, room;
     CloverConfig config;             /* the model's sizes, whoever says them */
     bool sized;                      /* config holds them all: tensors can be looked at by role */
+    bool heads_stuck;                /* ssm_out's blocks straddle heads: then none of the tensors may take another order */
     RoleList roles;
     ModelFile now;                   /* the planned tensors under their new names, as a file to look at */
     ModelFile good;
     bool has_good;
-    int64_t changes, dropped;
+    int64_t changes, dropped, stuck_told;
     CloverError *err;
 } Fix;
+
+#define FIX_STUCK "the columns of ssm_out cannot move, its blocks straddle heads; write the file again from its source"
 
 /* ---- the plan (fix_plan.c) ------------------------------------------------------------------------------------------ */
 
 CloverStatus fix_open(Fix *x);
 void fix_free(Fix *x);
-bool fix_wanted(const Fix *x, LintId id);                              /* by --only */
+bool fix_wanted(const Fix *x, LintId id);                              /* by --only, and possible */
 /* A change, told at once on standard output as "ID: ...". */
 void fix_say(Fix *x, LintId id, const char *format, ...) CLOVER_PRINTF(3, 4);
 /* What cannot be mended, and why. */

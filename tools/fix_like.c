@@ -76,6 +76,7 @@ static void take_back(Fix *x, int64_t role, Match *m) {
     FixTensor *t = fix_tensor(x, x->roles.role[role].name);
     const int64_t from = m->transform.from >= 0 ? m->transform.from : role;
     RoleView v;
+    if (id == HEAD_ORDER && x->heads_stuck) { x->stuck_told++; return; }
     if (!wanted(x, id) || strcmp(m->transform.name, "merged") == 0 || (strcmp(m->transform.name, "split") == 0 && x->roles.role[role].what.experts)) return;
     if (!t) { fix_cannot(x, id, "%s: it is one tensor with another", x->roles.role[role].name); return; }
     if (m->transform.value == VALUE_LOG_NEG || m->transform.value == VALUE_NEG_LOG_NEG) { lend(x, role, DT_F32, id); return; }   /* a logarithm would not give every bit back */
@@ -135,5 +136,6 @@ static void mend_role(Fix *x, int64_t role) {
 
 CloverStatus fix_like(Fix *x) {
     for (int64_t i = 0; i < x->roles.n && x->err->status == CLOVER_OK; i++) mend_role(x, i);
+    if (x->stuck_told) fix_cannot(x, HEAD_ORDER, "%lld tensors: " FIX_STUCK, (long long)x->stuck_told);
     return x->err->status;
 }

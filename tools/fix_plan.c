@@ -8,7 +8,7 @@
 
 /* ---- telling ---------------------------------------------------------------------------------------------------------- */
 
-bool fix_wanted(const Fix *x, LintId id) { return !x->only_given || x->only[id]; }
+bool fix_wanted(const Fix *x, LintId id) { return (!x->only_given || x->only[id]) && !(id == HEAD_ORDER && x->heads_stuck); }
 
 static void say(const char *how, LintId id, const char *format, va_list list) {
     printf("%s%s: ", how, lint_id_name(id));
@@ -197,6 +197,15 @@ static void free_now(Fix *x) {
     x->now = (ModelFile){ 0 };
 }
 
+/* The columns of ssm_out move in whole blocks or not at all; rows that moved without them would be a new drift. */
+static void look_for_stuck_heads(Fix *x) {
+    for (int64_t i = 0; i < x->now.tensors.n && x->sized; i++) {
+        const Tensor *t = &x->now.tensors.tensor[i];
+        const size_t n = strlen(t->name);
+        if (n > 15 && strcmp(t->name + n - 15, ".ssm_out.weight") == 0) x->heads_stuck |= x->config.value_width % dtype_info(t->type)->block != 0;
+    }
+}
+
 /* Only what is still the source's bytes: nothing is mended twice. */
 CloverStatus fix_look_again(Fix *x) {
     const GgufKey *order = lint_key(&x->file, "clover_moe.diffusion.head_order");
@@ -216,6 +225,7 @@ CloverStatus fix_look_again(Fix *x) {
         f->tensors.tensor[f->tensors.n].name = t->name;
         if (!names_add(&f->names, t->name, f->tensors.n++)) return error_memory(x->err, "the index of names", (size_t)x->n * 64);
     }
+    look_for_stuck_heads(x);
     return CLOVER_OK;
 }
 

@@ -286,7 +286,8 @@ static void fix_as_told(Fix *x) {
         const char *name = lint_id_name(ids[i]);
         const int64_t before = x->changes;
         if (!x->only[ids[i]] || remembers(x, name)) continue;
-        if (ids[i] == HEAD_ORDER) move_known(x, ids[i], HEADS_GROUPED, false);
+        if (ids[i] == HEAD_ORDER && x->heads_stuck) fix_cannot(x, HEAD_ORDER, FIX_STUCK);
+        else if (ids[i] == HEAD_ORDER) move_known(x, ids[i], HEADS_GROUPED, false);
         if (ids[i] == Q_GATE_FLAT) move_known(x, ids[i], QUERY_GATE_FLAT, false);
         if (ids[i] == CONV_REVERSED) move_known(x, ids[i], TAPS_REVERSED, false);
         if (ids[i] == GATE_UP_SWAPPED) swap_gate_up(x);
