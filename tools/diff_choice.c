@@ -199,9 +199,9 @@ void choice_judge(const Pass *p, ProbeResult *r, const double *dump, const doubl
 
 /* ---- choices that the dump does not show --------------------------------------------------------------------------- */
 
-typedef struct Trial { double *memory, *ids, *weights, *was, *row; Moe moe; } Trial;   /* ids, weights [k]; was, row [D]: routed rows */
+typedef struct Swap { double *memory, *ids, *weights, *was, *row; Moe moe; } Swap;   /* ids, weights [k]; was, row [D]: routed rows */
 
-static bool trial_init(Trial *t, const Pass *p) {
+static bool swap_init(Swap *t, const Pass *p) {
     const CloverConfig *c = config(p);
     const int64_t D = c->hidden, wide = c->expert_width > c->shared_width ? c->expert_width : c->shared_width;
     double *m = t->memory = malloc((size_t)(2 * p->k + 4 * D + 2 * wide + c->experts) * sizeof *m);
@@ -219,11 +219,11 @@ static bool trial_init(Trial *t, const Pass *p) {
 }
 
 /* Row t's routed sum with the experts t->ids. */
-static void routed(Trial *trial, const Pass *p, int64_t layer, int64_t t, double *out) {
-    trial->moe.x = p->x + t * config(p)->hidden;
-    trial->moe.routed = out;
-    row_weights(p, t, trial->ids, trial->weights);
-    moe_causal.experts(&p->session->run, &p->d->model->weights.layer[layer].moe, &trial->moe);
+static void routed(Swap *swap, const Pass *p, int64_t layer, int64_t t, double *out) {
+    swap->moe.x = p->x + t * config(p)->hidden;
+    swap->moe.routed = out;
+    row_weights(p, t, swap->ids, swap->weights);
+    moe_causal.experts(&p->session->run, &p->d->model->weights.layer[layer].moe, &swap->moe);
 }
 
 static double distance(const double *a, const double *b, const double *plus, const double *minus, int64_t n) {
@@ -236,7 +236,7 @@ static double distance(const double *a, const double *b, const double *plus, con
 }
 
 /* The near tie of row t that brings data nearest to the dump, if one brings it much nearer than the computed choice is. */
-static bool settle_row(Pass *p, Trial *trial, int64_t layer, int64_t t, double *data, const double *dump) {
+static bool settle_row(Pass *p, Swap *swap, int64_t layer, int64_t t, double *data, const double *dump) {
     const int64_t E = config(p)->experts, D = config(p)->hidden, k = p->k;
     const double *probs = p->probs + t * E;
     double *ids = p->ids + t * k, best = distance(dump, data, NULL, NULL, D) / 16;
@@ -246,22 +246,22 @@ static bool settle_row(Pass *p, Trial *trial, int64_t layer, int64_t t, double *
         for (int64_t e = 0; e < E; e++) {
             const double mine = probs[(int64_t)ids[slot]];
             if (contains(ids, k, (double)e) || (p->coreset && p->coreset[e] == 0) || mine - probs[e] > router_error(p, layer, mine) + router_error(p, layer, probs[e])) continue;
-            memcpy(trial->ids, ids, (size_t)k * sizeof *ids);
-            if (!begun) routed(trial, p, layer, t, trial->was);
+            memcpy(swap->ids, ids, (size_t)k * sizeof *ids);
+            if (!begun) routed(swap, p, layer, t, swap->was);
             begun = true;
-            trial->ids[slot] = (double)e;
-            routed(trial, p, layer, t, trial->row);
-            const double off = distance(dump, data, trial->row, trial->was, D);
+            swap->ids[slot] = (double)e;
+            routed(swap, p, layer, t, swap->row);
+            const double off = distance(dump, data, swap->row, swap->was, D);
             if (off >= best) continue;
             best = off;
             best_slot = slot;
             best_id = e;
         }
     if (best_slot < 0) return false;
-    memcpy(trial->ids, ids, (size_t)k * sizeof *ids);
-    trial->ids[best_slot] = (double)best_id;
-    routed(trial, p, layer, t, trial->row);
-    for (int64_t i = 0; i < D; i++) data[i] += trial->row[i] - trial->was[i];
+    memcpy(swap->ids, ids, (size_t)k * sizeof *ids);
+    swap->ids[best_slot] = (double)best_id;
+    routed(swap, p, layer, t, swap->row);
+    for (int64_t i = 0; i < D; i++) data[i] += swap->row[i] - swap->was[i];
     ids[best_slot] = (double)best_id;
     return true;
 }
@@ -269,13 +269,13 @@ static bool settle_row(Pass *p, Trial *trial, int64_t layer, int64_t t, double *
 /* The dump has the layer's experts' sum, or what it was added to, and not the ids: a row that another choice among near
  * ties explains has made that choice. */
 void choice_settle(Pass *p, int64_t layer, double *data, const double *dump) {
-    Trial trial;
+    Swap swap;
     if (!p->x || !p->probs || !p->ids) return;
-    if (!trial_init(&trial, p)) {
+    if (!swap_init(&swap, p)) {
         error_memory(p->d->err, "a choice of experts", 0);
         return;
     }
     for (int64_t t = 0; t < p->T && p->d->err->status == CLOVER_OK; t++)
-        p->d->hidden_flips += settle_row(p, &trial, layer, t, data + t * config(p)->hidden, dump + t * config(p)->hidden);
-    free(trial.memory);
+        p->d->hidden_flips += settle_row(p, &swap, layer, t, data + t * config(p)->hidden, dump + t * config(p)->hidden);
+    free(swap.memory);
 }

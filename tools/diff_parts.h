@@ -5,6 +5,7 @@
 #include "../ref/files/safetensors.h"
 #include "../ref/forward.h"
 #include "diff.h"
+#include "hypotheses/hypothesis.h"
 
 /* Budgets are these times what the profile adds by itself: a float32 engine sums in orders that no profile runs, while a
  * fault adds a thousand times more. */
@@ -34,6 +35,9 @@ bool form_fit(FormFit *best, const CloverConfig *c, const char *stage, const int
  * rounding to the dump's type adds to the right values. */
 typedef struct DiffTotal { double rms, max, floor_rms, floor_max, storage_rms, storage_max, right_rms, right_max; FormFit form; } DiffTotal;
 
+/* A hypothesis that the reference runs under; layer: the only one, -1 everywhere. */
+typedef struct Forced { const Hypothesis *h; int64_t layer; } Forced;
+
 typedef struct DiffRun {
     const DiffOptions *options;
     Bundle *bundle;
@@ -48,10 +52,23 @@ typedef struct DiffRun {
     double *chosen; int64_t n_chosen, room_chosen;   /* of the case: every coreset and every expert choice that pass 1 went on with, in order */
     int64_t hidden_flips;            /* choices that only what follows from them shows */
     bool broken;                     /* a step could not be computed to its end from the dump's values */
+    Forced force[IN_FORCE_MAX]; int n_force;   /* diagnosed already */
     int64_t end;                     /* of the case's steps: from this one on the dump's run has gone another way */
 } DiffRun;
 
-typedef enum PassKind { PASS_EXACT, PASS_PROFILE, PASS_GIVEN, PASS_FREE } PassKind;
+typedef enum PassKind { PASS_EXACT, PASS_PROFILE, PASS_GIVEN, PASS_FREE, PASS_TRIAL } PassKind;
+
+/* One stage of one step as it comes out under other rules, from the dump's own values: what a hypothesis leaves unexplained. */
+typedef struct Trial {
+    const BundleCase *c;
+    int64_t step_index;
+    const char *probe;
+    const CloverSnapshot *before;    /* the state that the step starts from; NULL: run the case from its beginning */
+    bool measured;
+    double rms, max, value_rms;      /* of dump - rule; of rule */
+    int64_t flips, near_ties;        /* of choices */
+    uint64_t stages;                 /* where the fault may be: bit i for stage_at(i), those that the dump lacks since the residual stream was in it, and the probe's own */
+} Trial;
 
 typedef struct Pass {
     DiffRun *d;
@@ -69,11 +86,15 @@ typedef struct Pass {
     bool followed;                   /* ids are not the computed ones, so the weights must be made from them */
     bool hidden;                     /* the dump does not show the layer's ids */
     bool broken;                     /* the step could not be computed to its end */
+    Trial *trial;                    /* PASS_TRIAL */
+    InForce force;
     DType type;                      /* of the dump's floats, as met last */
     uint64_t noise;                  /* pass 2: of the generator */
 } Pass;
 
 CloverStatus diff_cases(DiffRun *d);
+CloverStatus diff_trial(DiffRun *d, Trial *t);   /* under d->force; the results stay as they are */
+CloverStatus diff_state_before(DiffRun *d, const BundleCase *c, int64_t step_index, CloverSnapshot **out);   /* what that step starts from */
 CloverStatus diff_plain(DiffRun *d);             /* without a model: the dump against the golden, nothing more */
 void diff_note(DiffRun *d, const char *format, ...);
 void diff_not_compared(DiffRun *d, const char *format, ...);

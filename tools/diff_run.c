@@ -182,13 +182,95 @@ static void note_other_choices(Pass *p, const char *name, const double *values, 
     free(golden);
 }
 
-/* Pass 1 at one stage: compare, keep, inject. */
+static void off_by(const double *a, const double *b, int64_t n, double *rms, double *max) {
+    double squares = 0;
+    *max = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double off = a[i] - b[i];
+        squares += off * off;
+        *max = fmax(*max, fabs(off));
+    }
+    *rms = n ? sqrt(squares / (double)n) : 0;
+}
+
+/* A result of pass 1, with what the dump is off; false: its values cannot be used. */
+static void record(Pass *p, const char *name, const int64_t *shape, int dims, DumpFound found, DType type, int64_t rows, const CloverError *why, const double *dump, const double *data) {
+    DiffRun *d = p->d;
+    const char *stage = stage_of(name);
+    int64_t n = 1;
+    for (int i = 0; i < dims; i++) n *= shape[i];
+    ProbeResult *r = add_probe(d);
+    if (!r) return;
+    r->case_name = p->c->name;
+    r->step = p->step->name;
+    r->step_index = p->step_index;
+    snprintf(r->probe, sizeof r->probe, "%s", name);
+    r->layer = stage == name ? -1 : strtoll(name + 1, NULL, 10);
+    r->type = type;
+    r->dims = dims;
+    memcpy(r->shape, shape, (size_t)dims * sizeof *shape);
+    r->injected = true;
+    if (found == DUMP_WRONG) {
+        r->verdict = STAGE_WRONG;
+        snprintf(r->note, sizeof r->note, "%.250s", why->text);
+        return;
+    }
+    const int64_t skip = n - rows * (n / shape[0]);
+    r->shape[0] = rows;
+    fill_numbers(p, r, dump + skip, data + skip, n - skip);
+    DiffTotal *total = &d->total[r - d->result->probe];
+    total->rms = r->total.rms, total->max = r->total.max;
+    double storage[2];
+    storage_floor(data + skip, n - skip, type, storage);
+    r->floor_rms = storage[0];
+    r->floor_max = storage[1];
+    scratch_put(d, data + skip, n - skip);
+}
+
+/* What the rule leaves unexplained of the dump's stage; then nothing more is asked. */
+static void measure(Pass *p, const char *name, const int64_t *shape, int dims, int64_t rows, const double *dump, const double *data) {
+    Trial *t = p->trial;
+    int64_t n = 1;
+    for (int i = 0; i < dims; i++) n *= shape[i];
+    const int64_t skip = n - rows * (n / shape[0]);
+    ProbeResult r = { .dims = dims, .layer = stage_of(name) == name ? -1 : strtoll(name + 1, NULL, 10) };
+    snprintf(r.probe, sizeof r.probe, "%s", name);
+    memcpy(r.shape, shape, (size_t)dims * sizeof *shape);
+    off_by(dump + skip, data + skip, n - skip, &t->rms, &t->max);
+    t->value_rms = rms_of(data + skip, n - skip);
+    if (is_choice(stage_of(name))) {
+        if (strcmp(stage_of(name), "moe.ids") == 0) p->k = shape[1];
+        choice_judge(p, &r, dump, data, n);
+    }
+    t->flips = r.flips, t->near_ties = r.near_ties;
+    t->measured = true;
+    error_set(p->session->run.err, CLOVER_USAGE, "enough");
+}
+
+static bool all_finite(const double *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return false;
+    return true;
+}
+
+/* Where a fault may hide: among the stages that the dump lacks, back to where it has the residual stream. */
+static void note_suspect(Trial *t, const char *stage, bool dumped, bool target) {
+    const bool residual = strcmp(stage, "embed") == 0 || strcmp(stage, "mixer_residual") == 0 || strcmp(stage, "out") == 0;
+    size_t bit = 0;
+    while (stage_at(bit) && strcmp(stage_at(bit), stage) != 0) bit++;
+    if (dumped && residual && !target) t->stages = 0;
+    else if ((!dumped || target) && bit < 64) t->stages |= UINT64_C(1) << bit;
+}
+
+/* Pass 1, and trials, at one stage: compare, keep, inject. */
 static void exact_stage(Pass *p, const char *name, double *data, const int64_t *shape, int dims) {
     DiffRun *d = p->d;
     const char *stage = stage_of(name);
-    const int64_t layer = stage == name ? -1 : strtoll(name + 1, NULL, 10);
+    const bool trial = p->kind == PASS_TRIAL, asked = trial && p->c == p->trial->c && p->step_index == p->trial->step_index;
+    const bool target = asked && p->trial->probe && strcmp(name, p->trial->probe) == 0;
     int64_t n = 1, rows = 0;
     for (int i = 0; i < dims; i++) n *= shape[i];
+    if (trial && p->trial->measured) return;
     if (strcmp(stage, "moe.weights") == 0 && p->followed) choice_weights(p, data);   /* the rule, given those ids */
     choice_own(p, stage, data, n);
 
@@ -205,70 +287,35 @@ static void exact_stage(Pass *p, const char *name, double *data, const int64_t *
         free(dump);
         return;
     }
-    if (found == DUMP_ABSENT && p->golden && safetensors_tensor(p->golden, name)) diff_not_compared(d, "%s/%s %s", p->c->name, p->step->name, name);
+    if (asked) note_suspect(p->trial, stage, found == DUMP_FOUND, target);
+    if (!trial && found == DUMP_ABSENT && p->golden && safetensors_tensor(p->golden, name)) diff_not_compared(d, "%s/%s %s", p->c->name, p->step->name, name);
     bool usable = false;
-    if (found != DUMP_ABSENT) {
-        ProbeResult *r = add_probe(d);
-        if (r) {
-            r->case_name = p->c->name;
-            r->step = p->step->name;
-            r->step_index = p->step_index;
-            snprintf(r->probe, sizeof r->probe, "%s", name);
-            r->layer = layer;
-            r->type = type;
-            if (type != DT_I32 && type != DT_I64) p->type = type;
-            r->dims = dims;
-            memcpy(r->shape, shape, (size_t)dims * sizeof *shape);
-            r->injected = true;
-            if (found == DUMP_WRONG) {
-                r->verdict = STAGE_WRONG;
-                snprintf(r->note, sizeof r->note, "%.250s", why.text);
-            } else {
-                int64_t skip = n - rows * (n / shape[0]);   /* rows that the dump lacks stand before those it has */
-                if (rows == shape[0]) skip = 0;
-                if (skip) r->shape[0] = rows;
-                const bool sum = strcmp(stage, "moe.routed") == 0 || strcmp(stage, "moe") == 0 || strcmp(stage, "out") == 0;
-                if (sum && p->hidden && rms_of(dump, n) < HUGE_VAL) {
-                    choice_settle(p, layer, data, dump);
-                    p->hidden = false;
-                }
-                fill_numbers(p, r, dump + skip, data + skip, n - skip);
-                DiffTotal *total = &d->total[r - d->result->probe];
-                total->rms = r->total.rms, total->max = r->total.max;
-                double storage[2];
-                storage_floor(data + skip, n - skip, type, storage);
-                r->floor_rms = storage[0];
-                r->floor_max = storage[1];
-                scratch_put(d, data + skip, n - skip);
-                usable = r->added.not_finite == 0 && choice_valid(p, stage, dump, n);
-                if (usable) memcpy(data + skip, dump + skip, (size_t)(n - skip) * sizeof *dump);
-            }
+    if (found == DUMP_FOUND) {
+        const int64_t skip = n - rows * (n / shape[0]);   /* rows that the dump lacks stand before those it has */
+        if (type != DT_I32 && type != DT_I64) p->type = type;
+        usable = all_finite(dump + skip, n - skip) && choice_valid(p, stage, dump, n);
+        const bool sum = strcmp(stage, "moe.routed") == 0 || strcmp(stage, "moe") == 0 || strcmp(stage, "out") == 0;
+        if (sum && p->hidden && rms_of(dump, n) < HUGE_VAL) {
+            choice_settle(p, stage == name ? -1 : strtoll(name + 1, NULL, 10), data, dump);
+            p->hidden = false;
         }
-    }
+        if (target) measure(p, name, shape, dims, rows, dump, data);
+        if (!trial) record(p, name, shape, dims, found, type, rows, &why, dump, data);
+        if (usable) memcpy(data + skip, dump + skip, (size_t)(n - skip) * sizeof *dump);
+    } else if (found == DUMP_WRONG && !trial) record(p, name, shape, dims, found, type, rows, &why, dump, data);
     free(dump);
     choice_remember(p, stage, data, shape, n);
     if (strcmp(stage, "moe.coreset") == 0) {
-        note_other_choices(p, name, data, shape, dims);
+        if (!trial) note_other_choices(p, name, data, shape, dims);
         choice_keep(p, data, n);
     } else if (strcmp(stage, "moe.ids") == 0) p->followed = usable, p->hidden = !usable;
     else if (strcmp(stage, "out") == 0 && p->ids) {
         const int64_t ids_shape[2] = { p->T, p->k };
         char ids_name[64];
-        snprintf(ids_name, sizeof ids_name, "L%02lld.moe.ids", (long long)layer);
-        note_other_choices(p, ids_name, p->ids, ids_shape, 2);
+        snprintf(ids_name, sizeof ids_name, "%.*s.moe.ids", (int)(stage - name - 1), name);
+        if (!trial) note_other_choices(p, ids_name, p->ids, ids_shape, 2);
         choice_keep(p, p->ids, p->T * p->k);
     }
-}
-
-static void off_by(const double *a, const double *b, int64_t n, double *rms, double *max) {
-    double squares = 0;
-    *max = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const double off = a[i] - b[i];
-        squares += off * off;
-        *max = fmax(*max, fabs(off));
-    }
-    *rms = n ? sqrt(squares / (double)n) : 0;
 }
 
 /* Passes 2 and 3 meet the same stages in the same order; find this one among the results. */
@@ -380,9 +427,11 @@ static void own_stage(Pass *p, const char *name, double *data, const int64_t *sh
 static void watch(void *user, const char *name, double *data, const int64_t *shape, int dims) {
     Pass *p = user;
     if (failed(p)) return;
-    if (p->kind == PASS_EXACT) exact_stage(p, name, data, shape, dims);
+    if (p->kind == PASS_EXACT || p->kind == PASS_TRIAL) exact_stage(p, name, data, shape, dims);
     else if (p->kind == PASS_PROFILE) profile_stage(p, name, data, shape, dims);
     else own_stage(p, name, data, shape, dims);
+    in_force_observe(&p->force, p->session, p->step->kind == STEP_PREVIEW, name, data, shape, dims);
+    in_force_passed(&p->force, p->session, name);
 }
 
 /* ---- the steps of a case --------------------------------------------------------------------------------------- */
@@ -441,13 +490,13 @@ static CloverStatus one_step(Pass *p, CloverSession *s, Named *snapshots, int64_
     if (st->kind == STEP_SNAPSHOT) {
         Named *slot = &snapshots[*n_snapshots];
         slot->name = st->name;
-        CloverStatus status = clover_snapshot_take(s, &slot->snapshot, d->err);
+        CloverStatus status = in_force_snapshot(&p->force, s, &slot->snapshot, d->err);
         if (status == CLOVER_OK) ++*n_snapshots;
         return status;
     }
     if (st->kind == STEP_RESTORE) {
         for (int64_t i = *n_snapshots - 1; i >= 0; i--)
-            if (strcmp(snapshots[i].name, st->name) == 0) return clover_snapshot_restore(s, snapshots[i].snapshot, d->err);
+            if (strcmp(snapshots[i].name, st->name) == 0) return in_force_restore(&p->force, s, snapshots[i].snapshot, d->err);
         return error_set(d->err, CLOVER_BAD_INPUT, "%s: case %s restores a snapshot \"%s\" that no step before took", d->bundle->path, p->c->name, st->name);
     }
     Safetensors *golden = NULL;
@@ -464,10 +513,11 @@ static CloverStatus one_step(Pass *p, CloverSession *s, Named *snapshots, int64_
     if (dumped && p->kind == PASS_EXACT) check_ids(p);
     if (!failed(p) && p->step_index < d->end) {
         CloverError own;
-        clover_session_watch(s, dumped ? watch : NULL, p);
-        const CloverStatus status = st->kind == STEP_COMMIT ? clover_commit(s, st->ids, st->n, logits, st->n, &own) : clover_preview(s, st->ids, st->n, logits, &own);
+        clover_session_watch(s, dumped || p->force.n ? watch : NULL, p);
+        const CloverStatus status = st->kind == STEP_COMMIT ? in_force_commit(&p->force, s, st->ids, st->n, logits, st->n, &own) : in_force_preview(&p->force, s, st->ids, st->n, logits, &own);
         clover_session_watch(s, NULL, NULL);
-        if (status == CLOVER_BAD_INPUT && dumped && !failed(p)) {   /* NaN or infinity came out */
+        if (p->trial && (p->trial->measured || status == CLOVER_BAD_INPUT)) p->broken = true;   /* it has what it wanted, or will not get it */
+        else if (status == CLOVER_BAD_INPUT && dumped && !failed(p)) {   /* NaN or infinity came out */
             diff_note(d, "%s/%s: given the dump's values it cannot be computed to its end: %s", p->c->name, st->name, own.text);
             d->broken = p->broken = true;
         } else if (status != CLOVER_OK && !failed(p)) *d->err = own;
@@ -477,17 +527,19 @@ static CloverStatus one_step(Pass *p, CloverSession *s, Named *snapshots, int64_
     return d->err->status;
 }
 
-static CloverStatus one_pass(Pass *p) {
+/* Runs a pass over the case's steps from..to-1. keep: the state after them; or NULL. */
+static CloverStatus run_steps(Pass *p, int64_t from, int64_t to, CloverSnapshot **keep) {
     DiffRun *d = p->d;
     const BundleCase *c = p->c;
     const int64_t V = d->model->config.vocab;
+    const bool exact = p->kind == PASS_EXACT || p->kind == PASS_GIVEN || p->kind == PASS_TRIAL;
     CloverSessionOptions o = clover_session_defaults();
-    o.numerics = p->kind == PASS_EXACT || p->kind == PASS_GIVEN ? CLOVER_EXACT : d->options->profile;
+    o.numerics = exact ? CLOVER_EXACT : d->options->profile;
     o.coreset_top_p = c->coreset_top_p;
     o.capacity = 1;
     int64_t longest = 1;
     for (int64_t i = 0; i < c->n_steps; i++) {
-        if (c->step[i].kind == STEP_COMMIT) o.capacity += c->step[i].n;
+        o.capacity += c->step[i].n;          /* previews too: a fault may keep their rows */
         if (c->step[i].n > longest) longest = c->step[i].n;
     }
     CloverSession *s = NULL;
@@ -496,18 +548,47 @@ static CloverStatus one_pass(Pass *p) {
     int64_t n_snapshots = 0;
     CloverStatus status = snapshots && logits ? clover_session_new(d->model, &o, &s, d->err) : error_memory(d->err, "a pass", (size_t)(longest * V) * sizeof *logits);
     ProfileRules rules;
-    if (status == CLOVER_OK && p->kind != PASS_EXACT && p->kind != PASS_GIVEN) diff_profile(s, d->options, &rules);
+    const Hypothesis *h[IN_FORCE_MAX];
+    for (int i = 0; i < d->n_force; i++) h[i] = d->force[i].h;
+    if (status == CLOVER_OK && !exact) diff_profile(s, d->options, &rules);
+    if (status == CLOVER_OK && d->n_force) status = in_force_begin(&p->force, h, d->n_force, s, d->err);
+    for (int i = 0; i < d->n_force && status == CLOVER_OK; i++) in_force_only(&p->force, s, i, d->force[i].layer);
+    if (status == CLOVER_OK && p->trial && p->trial->before) status = clover_snapshot_restore(s, p->trial->before, d->err);
     p->session = s;
-    for (int64_t i = 0; i < d->end && status == CLOVER_OK && !p->broken; i++) {
+    for (int64_t i = from; i < to && status == CLOVER_OK && !p->broken; i++) {
         p->step = &c->step[i];
         p->step_index = i;
         status = one_step(p, s, snapshots, &n_snapshots, logits);
     }
+    if (status == CLOVER_OK && keep) status = clover_snapshot_take(s, keep, d->err);
     for (int64_t i = 0; i < n_snapshots; i++) clover_snapshot_free(snapshots[i].snapshot);
     free(snapshots);
     free(logits);
     choice_forget(p);
+    in_force_end(&p->force);
     clover_session_free(s);
+    return status;
+}
+static CloverStatus one_pass(Pass *p) { return run_steps(p, 0, p->d->end, NULL); }
+
+CloverStatus diff_trial(DiffRun *d, Trial *t) {
+    const int64_t flips = d->hidden_flips, chosen = d->n_chosen;
+    Pass p = { .d = d, .kind = PASS_TRIAL, .c = t->c, .trial = t };
+    t->measured = false;
+    t->stages = 0;
+    d->end = t->step_index + 1;
+    const CloverStatus status = run_steps(&p, t->before ? t->step_index : 0, t->step_index + 1, NULL);
+    d->hidden_flips = flips, d->n_chosen = chosen;
+    return status;
+}
+
+CloverStatus diff_state_before(DiffRun *d, const BundleCase *c, int64_t step_index, CloverSnapshot **out) {
+    const int64_t flips = d->hidden_flips, chosen = d->n_chosen;
+    Trial none = { .c = c, .step_index = -1 };
+    d->end = step_index;
+    Pass p = { .d = d, .kind = PASS_TRIAL, .c = c, .trial = &none };
+    const CloverStatus status = run_steps(&p, 0, step_index, out);
+    d->hidden_flips = flips, d->n_chosen = chosen;
     return status;
 }
 

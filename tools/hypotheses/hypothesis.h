@@ -46,6 +46,7 @@ bool hypothesis_enters(const Hypothesis *h, const char *stage);   /* is stage (w
 
 /* The parts of the catalogue, a file each. */
 typedef struct HypothesisList { const Hypothesis *h; int n; } HypothesisList;
+extern const HypothesisList hypotheses_rounding;           /* no mistakes, but what a diff may take for one; not in the catalogue */
 extern const HypothesisList hypotheses_trunk, hypotheses_attention, hypotheses_gdn, hypotheses_preview, hypotheses_moe, hypotheses_parameters,
                             hypotheses_state, hypotheses_decoding;
 
@@ -54,7 +55,10 @@ enum { IN_FORCE_MAX = 8 };
 typedef struct InForce {
     const Hypothesis *h[IN_FORCE_MAX];
     int n;
-    HypothesisRules rules;           /* what the session's rules point at */
+    int64_t layer[IN_FORCE_MAX];     /* the only layer where it is in force; -1: everywhere */
+    HypothesisRules base, rules;     /* the session's own; what its rules point at */
+    CloverConfig config;             /* the session's own */
+    double coreset_top_p;
     DecodeRules decoding;
     HypothesisMemory memory[IN_FORCE_MAX];
 } InForce;
@@ -65,6 +69,9 @@ CloverStatus in_force_begin(InForce *f, const Hypothesis *const *h, int n, Clove
 void in_force_observe(InForce *f, const CloverSession *s, bool preview, const char *name, const double *data, const int64_t *shape, int dims);
 CloverStatus in_force_at(InForce *f, CloverSession *s, HypothesisMoment moment, int64_t rows, CloverError *err);
 void in_force_end(InForce *f);
+/* A stage rule or a parameter in one layer only. Then the watcher calls in_force_passed with every stage, so that rules change between layers. */
+void in_force_only(InForce *f, CloverSession *s, int i, int64_t layer);
+void in_force_passed(InForce *f, CloverSession *s, const char *name);
 
 /* Steps with the hypotheses at work; f NULL: as they are. The session's watcher calls in_force_observe. */
 CloverStatus in_force_commit(InForce *f, CloverSession *s, const int32_t *ids, int64_t n, double *logits, int64_t rows, CloverError *err);

@@ -18,19 +18,48 @@ static CloverStatus remember(HypothesisMemory *m, int64_t layers, CloverError *e
     return CLOVER_OK;
 }
 
+/* The session's own rules and parameters with those hypotheses' that are at work in the layer; layer < 0: outside of all. */
+static void put_in_force(InForce *f, CloverSession *s, int64_t layer) {
+    f->rules = f->base;
+    s->c = f->config;
+    s->coreset_top_p = f->coreset_top_p;
+    for (int i = 0; i < f->n; i++) {
+        if (f->layer[i] >= 0 && f->layer[i] != layer) continue;
+        if (f->h[i]->rules) f->h[i]->rules(&f->rules);
+        if (f->h[i]->parameter) f->h[i]->parameter(s);
+    }
+}
+
+void in_force_only(InForce *f, CloverSession *s, int i, int64_t layer) {
+    f->layer[i] = layer;
+    put_in_force(f, s, -1);
+}
+
+void in_force_passed(InForce *f, CloverSession *s, const char *name) {
+    bool some = false;
+    for (int i = 0; i < f->n; i++) some |= f->layer[i] >= 0;
+    if (!some) return;
+    const char *dot = strchr(name, '.');
+    if (strcmp(name, "embed") == 0) put_in_force(f, s, 0);
+    else if (dot && strcmp(dot, ".out") == 0) put_in_force(f, s, strtoll(name + 1, NULL, 10) + 1);
+    else if (strcmp(name, "logits") == 0) put_in_force(f, s, -1);
+}
+
 CloverStatus in_force_begin(InForce *f, const Hypothesis *const *h, int n, CloverSession *s, CloverError *err) {
     memset(f, 0, sizeof *f);
     if (n > IN_FORCE_MAX) return error_set(err, CLOVER_USAGE, "%d hypotheses at once, %d are the most", n, (int)IN_FORCE_MAX);
     const Rules *now = &s->rules;
-    f->rules = (HypothesisRules){ *now->trunk, { *now->attn_commit, *now->attn_preview }, { *now->gdn_commit, *now->gdn_preview }, { *now->moe_commit, *now->moe_preview } };
+    f->base = (HypothesisRules){ *now->trunk, { *now->attn_commit, *now->attn_preview }, { *now->gdn_commit, *now->gdn_preview }, { *now->moe_commit, *now->moe_preview } };
     f->decoding = decode_rules;
     for (int i = 0; i < n; i++) {
         f->h[f->n++] = h[i];
+        f->layer[i] = -1;
         if (remember(&f->memory[i], s->c.layers, err) != CLOVER_OK) return err->status;
-        if (h[i]->rules) h[i]->rules(&f->rules);
-        if (h[i]->parameter) h[i]->parameter(s);
         if (h[i]->decoding) h[i]->decoding(&f->decoding);
     }
+    f->config = s->c;
+    f->coreset_top_p = s->coreset_top_p;
+    put_in_force(f, s, -1);
     point_at(&s->rules, &f->rules);
     return CLOVER_OK;
 }
