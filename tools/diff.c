@@ -78,6 +78,7 @@ CloverStatus diff_run(const DiffOptions *options, Bundle *bundle, DiffResult *ou
         for (int64_t i = 0; i < n_unused; i++) diff_not_compared(&d, "%s (no probe of that name)", unused[i]);
         conclude(&d);
         status = err->status;
+        if (status == CLOVER_OK && d.model && !options->no_diagnosis && out->verdict == DIFF_DIFFERS) status = diff_diagnose(&d);
     }
     dump_close(d.dump);
     clover_model_close(d.model);
@@ -94,6 +95,7 @@ void diff_free(DiffResult *r) {
     for (int64_t i = 0; i < r->n_not_compared; i++) free(r->not_compared[i]);
     free(r->note);
     free(r->not_compared);
+    free(r->diagnosis);
     *r = (DiffResult){ .first = -1 };
 }
 
@@ -120,6 +122,7 @@ int cmd_diff(int argc, char **argv) {
         { .name = "profile", .kind = ARG_CHOICE, .target = &profile, .choices = profiles, .value = "PROFILE", .help = "what the engine's rounding may add: f32 (default), bf16, llama.cpp" },
         { .name = "f16-cache", .kind = ARG_FLAG, .target = &o.half_cache, .help = "profile llama.cpp: the engine keeps keys and values in float16" },
         { .name = "margin", .kind = ARG_REAL, .target = &o.margin_rms, .value = "X", .min = 1, .max = 1e6, .help = "budget = X times the profile's floor (8); worst elements twice that" },
+        { .name = "no-diagnosis", .kind = ARG_FLAG, .target = &o.no_diagnosis, .help = "do not look for the mistake that explains a divergence" },
         { .name = "html", .kind = ARG_STRING, .target = &html, .value = "FILE", .help = "also write the report as one page that needs no network" },
         { .name = "json", .kind = ARG_FLAG, .target = &json, .help = "print JSON" },
     };

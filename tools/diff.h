@@ -59,6 +59,25 @@ typedef struct TraceResult {
     char text[512];
 } TraceResult;
 
+/* Which mistake is it? [DIA] */
+typedef enum DiagnosisRank {
+    DIAGNOSIS_CAUSE,                 /* with it in force the reference gives the dump's numbers, to the floor */
+    DIAGNOSIS_ALIKE,                 /* so with this one, on this data */
+    DIAGNOSIS_RUNNER_UP,             /* so at the first divergence, but more is left than with the cause */
+    DIAGNOSIS_PARTIAL                /* explains a part; not at the floor */
+} DiagnosisRank;
+typedef struct Diagnosis {
+    const char *hypothesis, *clause, *says, *lint;   /* borrowed from the catalogue; clause and lint may be "" */
+    const char *case_name, *step;    /* of the divergence that it explains; step NULL: a trace */
+    char probe[48];                  /* of it; "trace" */
+    int64_t layer;                   /* the only layer where it is so; -1: everywhere */
+    int divergence;                  /* 0: the first; 1: the first with the causes before in force; ... */
+    DiagnosisRank rank;
+    double explains;                 /* share of the error that is gone with it in force */
+    double residual, floor;          /* what is left, and what the profile and the storage add there: relative to the values' rms; of choices and decisions: shares */
+    int64_t left;                    /* stages that still differ with it in force; -1: not run */
+} Diagnosis;
+
 typedef enum DiffVerdict { DIFF_CONFORMS, DIFF_DIFFERS, DIFF_INCOMPARABLE } DiffVerdict;
 
 typedef struct DiffResult {
@@ -71,6 +90,9 @@ typedef struct DiffResult {
     int64_t n_steps, n_missing;      /* steps of the golden with numbers, and those of them that the dump has no file of */
     TraceResult *trace;
     int64_t n_traces;
+    Diagnosis *diagnosis;            /* best first, divergence by divergence */
+    int64_t n_diagnoses;
+    bool diagnosed;                  /* it was tried: where n_diagnoses is 0, none of the known mistakes explains it */
     FeatureVerdict feature[FEATURES];
     char **note; int64_t n_notes;
     char **not_compared; int64_t n_not_compared;   /* "CASE/STEP PROBE" or "CASE/STEP", with why */
@@ -81,6 +103,7 @@ typedef struct DiffOptions {
     bool no_model;
     CloverNumerics profile;          /* CLOVER_F32, CLOVER_BF16, CLOVER_LLAMA_CPP */
     double margin_rms, margin_max;
+    bool no_diagnosis;
     bool half_cache;                 /* the llama.cpp profile's keys and values are float16 */
 } DiffOptions;
 

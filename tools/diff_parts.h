@@ -64,7 +64,7 @@ typedef struct Trial {
     int64_t step_index;
     const char *probe;
     const CloverSnapshot *before;    /* the state that the step starts from; NULL: run the case from its beginning */
-    bool measured;
+    bool over, measured;             /* the stage was met; the dump has it in the shape that the rule gives */
     double rms, max, value_rms;      /* of dump - rule; of rule */
     int64_t flips, near_ties;        /* of choices */
     uint64_t stages;                 /* where the fault may be: bit i for stage_at(i), those that the dump lacks since the residual stream was in it, and the probe's own */
@@ -129,6 +129,14 @@ void diff_judge(DiffRun *d);
 
 /* ---- diff_trace.c: decisions ---- */
 CloverStatus diff_traces(DiffRun *d);
+
+/* The first decision where a run's trace (steps, tokens) leaves the golden's. */
+void diff_compare_traces(const DiffOptions *options, const json_t *golden, const json_t *dump, TraceResult *r);
+
+/* ---- diagnose.c, diagnose_trace.c: which mistake is it? [DIA] ---- */
+CloverStatus diff_diagnose(DiffRun *d);
+CloverStatus diff_diagnose_traces(DiffRun *d, int divergence);
+Diagnosis *diagnosis_add(DiffRun *d, const Hypothesis *h, const char *case_name, const char *step, const char *probe, int divergence, DiagnosisRank rank);   /* NULL: no memory */
 
 /* ---- diff_report.c ---- */
 const char *stage_at(size_t i);                      /* the names of all stages, without layers; NULL behind the last */

@@ -110,6 +110,35 @@ static void print_others(const DiffResult *r) {
     if (more) printf("  ... and %lld more\n", (long long)more);
 }
 
+static const char *const rank_names[] = { "cause", "alike", "runner-up", "partial" };
+
+static void print_one_diagnosis(const DiffResult *r, int64_t at, const Bundle *b) {
+    const Diagnosis *g = &r->diagnosis[at];
+    char where[160], only[48] = "";
+    if (g->step) snprintf(where, sizeof where, "%s/%s %s", g->case_name, g->step, g->probe);
+    else snprintf(where, sizeof where, "trace %s", g->case_name);
+    if (g->layer >= 0) snprintf(only, sizeof only, ", in layer %lld only", (long long)g->layer);
+    if (g->rank == DIAGNOSIS_ALIKE) printf("            or it %s%s [%s] (%s): on this data the two are alike\n", g->says, only, g->clause, g->hypothesis);
+    else if (g->rank == DIAGNOSIS_RUNNER_UP)
+        printf("            runner-up: %s%s explains %s as well, but leaves %lld stages\n", g->hypothesis, only, g->probe, (long long)g->left);
+    else if (g->rank == DIAGNOSIS_PARTIAL)
+        printf("diagnosis   not at the floor: %s (%s) explains %.1f%% of %s; residual %.2g, floor %.2g\n", g->hypothesis, g->says, 100 * g->explains, where, g->residual, g->floor);
+    else {
+        const bool together = at > 0 && g[-1].rank == DIAGNOSIS_CAUSE && g[-1].divergence == g->divergence;   /* two that meet in one array */
+        printf("%s your engine %s%s [%s] (%s)\n", together ? "       and " : "diagnosis  ", g->says, only, g->clause, g->hypothesis);
+        if (!g->step) printf("            with that the reference makes the decisions of %s\n", where);
+        else if (!strcmp(stage_of(g->probe), "moe.ids") || !strcmp(stage_of(g->probe), "moe.coreset")) printf("            with that the reference makes the choices of %s\n", where);
+        else printf("            with that the reference gives %s to %.2g (floor %.2g); explains %.4g%%\n", where, g->residual, g->floor, 100 * g->explains);
+        if (*g->lint) printf("            the file may be the cause as well as the engine: clover lint %s (%s)\n", b->model_path, g->lint);
+    }
+}
+
+static void print_diagnosis(const DiffResult *r, const Bundle *b) {
+    for (int64_t i = 0; i < r->n_diagnoses; i++) print_one_diagnosis(r, i, b);
+    if (r->diagnosed && r->n_diagnoses == 0) printf("diagnosis   none of the known mistakes (clover hypotheses lists them)\n");
+    if (r->diagnosed) printf("\n");
+}
+
 void diff_print(const DiffResult *r, const Bundle *b) {
     int64_t count[STAGE_WRONG + 1] = { 0 };
     for (int64_t i = 0; i < r->n_probes; i++) count[r->probe[i].verdict]++;
@@ -122,6 +151,7 @@ void diff_print(const DiffResult *r, const Bundle *b) {
         print_others(r);
         printf("\n");
     }
+    print_diagnosis(r, b);
     for (int64_t i = 0; i < r->n_traces; i++)
         if (r->trace[i].compared) printf("trace %s: %s\n", r->trace[i].case_name, r->trace[i].differs ? r->trace[i].text : "every decision is the golden's");
     printf("stages     %lld compared: %lld conform, %lld below the floor, %lld other representations, %lld differ, %lld wrong\n", (long long)r->n_probes,
@@ -200,6 +230,18 @@ static json_t *first_json(const DiffResult *r) {
                      number(p->inherited_rms), "budget", number(p->budget_rms));
 }
 
+static json_t *diagnosis_json(const DiffResult *r) {
+    json_t *all = json_array();
+    for (int64_t i = 0; i < r->n_diagnoses; i++) {
+        const Diagnosis *g = &r->diagnosis[i];
+        json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:s?, s:o, s:o, s:s, s:s}", "hypothesis", g->hypothesis, "clause", g->clause, "stage", g->probe,
+                                             "explains", number(g->explains), "residual", number(g->residual), "floor", number(g->floor), "rank", rank_names[g->rank], "divergence",
+                                             g->divergence, "case", g->case_name, "step", g->step, "layer", g->layer < 0 ? json_null() : json_integer(g->layer), "left",
+                                             g->left < 0 ? json_null() : json_integer(g->left), "says", g->says, "lint", g->lint));
+    }
+    return all;
+}
+
 json_t *diff_json(const DiffResult *r, const Bundle *b) {
     json_t *features = json_object(), *probes = json_array(), *notes = json_array(), *not_compared = json_array(), *traces = json_array();
     for (Feature f = 0; f < FEATURES; f++) json_object_set_new(features, feature_name(f), json_string(feature_verdict_name(r->feature[f])));
@@ -210,6 +252,6 @@ json_t *diff_json(const DiffResult *r, const Bundle *b) {
         if (r->trace[i].compared)
             json_array_append_new(traces, json_pack("{s:s, s:b, s:b, s:I, s:s}", "case", r->trace[i].case_name, "differs", (int)r->trace[i].differs, "explained",
                                                     (int)r->trace[i].explained, "step", (json_int_t)r->trace[i].step, "text", r->trace[i].text));
-    return json_pack("{s:s, s:s, s:{s:f, s:f}, s:o, s:o, s:o, s:o, s:o, s:o}", "verdict", verdict_name(r->verdict), "profile", r->profile, "margin", "rms", r->margin_rms, "max",
-                     r->margin_max, "first", first_json(r), "features", features, "traces", traces, "notes", notes, "not_compared", not_compared, "probes", probes);
+    return json_pack("{s:s, s:s, s:{s:f, s:f}, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "verdict", verdict_name(r->verdict), "profile", r->profile, "margin", "rms", r->margin_rms, "max",
+                     r->margin_max, "first", first_json(r), "diagnosis", diagnosis_json(r), "features", features, "traces", traces, "notes", notes, "not_compared", not_compared, "probes", probes);
 }

@@ -244,7 +244,6 @@ static void measure(Pass *p, const char *name, const int64_t *shape, int dims, i
     }
     t->flips = r.flips, t->near_ties = r.near_ties;
     t->measured = true;
-    error_set(p->session->run.err, CLOVER_USAGE, "enough");
 }
 
 static bool all_finite(const double *x, int64_t n) {
@@ -270,7 +269,7 @@ static void exact_stage(Pass *p, const char *name, double *data, const int64_t *
     const bool target = asked && p->trial->probe && strcmp(name, p->trial->probe) == 0;
     int64_t n = 1, rows = 0;
     for (int i = 0; i < dims; i++) n *= shape[i];
-    if (trial && p->trial->measured) return;
+    if (trial && p->trial->over) return;
     if (strcmp(stage, "moe.weights") == 0 && p->followed) choice_weights(p, data);   /* the rule, given those ids */
     choice_own(p, stage, data, n);
 
@@ -304,6 +303,11 @@ static void exact_stage(Pass *p, const char *name, double *data, const int64_t *
         if (usable) memcpy(data + skip, dump + skip, (size_t)(n - skip) * sizeof *dump);
     } else if (found == DUMP_WRONG && !trial) record(p, name, shape, dims, found, type, rows, &why, dump, data);
     free(dump);
+    if (target) {                    /* the rest of the step is of no interest */
+        p->trial->over = true;
+        error_set(p->session->run.err, CLOVER_USAGE, "enough");
+        return;
+    }
     choice_remember(p, stage, data, shape, n);
     if (strcmp(stage, "moe.coreset") == 0) {
         if (!trial) note_other_choices(p, name, data, shape, dims);
@@ -484,9 +488,27 @@ static void count_step(DiffRun *d, const BundleCase *c, const BundleStep *st, bo
     diff_not_compared(d, "%s/%s (the dump has no such step)", c->name, st->name);
 }
 
+/* A run's steps are numbered calls; one of that number and another kind: the dump's run has gone another way before. */
+static bool of_another_kind(const Pass *p) {
+    static const char *const kinds[] = { "commit", "preview", "snapshot", "restore" };
+    char other[64];
+    const char *dash = strchr(p->step->name, '-');
+    for (int k = STEP_COMMIT; p->c->mode && k <= STEP_PREVIEW; k++) {
+        if (k == (int)p->step->kind) continue;
+        snprintf(other, sizeof other, "%03lld-%s", (long long)p->step_index, kinds[k]);
+        if ((!dash || strncmp(p->step->name, other, 4) == 0 || p->step->kind > STEP_PREVIEW) && dump_has_step(p->d->dump, p->c->name, other)) return true;
+    }
+    return false;
+}
+
 static CloverStatus one_step(Pass *p, CloverSession *s, Named *snapshots, int64_t *n_snapshots, double *logits) {
     DiffRun *d = p->d;
     const BundleStep *st = p->step;
+    if (p->kind == PASS_EXACT && of_another_kind(p)) {
+        diff_not_compared(d, "%s/%s and the steps after it (the dump's run has gone another way: it made another call here)", p->c->name, st->name);
+        d->end = p->step_index;
+        return CLOVER_OK;
+    }
     if (st->kind == STEP_SNAPSHOT) {
         Named *slot = &snapshots[*n_snapshots];
         slot->name = st->name;
@@ -516,7 +538,7 @@ static CloverStatus one_step(Pass *p, CloverSession *s, Named *snapshots, int64_
         clover_session_watch(s, dumped || p->force.n ? watch : NULL, p);
         const CloverStatus status = st->kind == STEP_COMMIT ? in_force_commit(&p->force, s, st->ids, st->n, logits, st->n, &own) : in_force_preview(&p->force, s, st->ids, st->n, logits, &own);
         clover_session_watch(s, NULL, NULL);
-        if (p->trial && (p->trial->measured || status == CLOVER_BAD_INPUT)) p->broken = true;   /* it has what it wanted, or will not get it */
+        if (p->trial && (p->trial->over || status == CLOVER_BAD_INPUT)) p->broken = true;   /* it has what it wanted, or will not get it */
         else if (status == CLOVER_BAD_INPUT && dumped && !failed(p)) {   /* NaN or infinity came out */
             diff_note(d, "%s/%s: given the dump's values it cannot be computed to its end: %s", p->c->name, st->name, own.text);
             d->broken = p->broken = true;
@@ -574,7 +596,7 @@ static CloverStatus one_pass(Pass *p) { return run_steps(p, 0, p->d->end, NULL);
 CloverStatus diff_trial(DiffRun *d, Trial *t) {
     const int64_t flips = d->hidden_flips, chosen = d->n_chosen;
     Pass p = { .d = d, .kind = PASS_TRIAL, .c = t->c, .trial = t };
-    t->measured = false;
+    t->over = t->measured = false;
     t->stages = 0;
     d->end = t->step_index + 1;
     const CloverStatus status = run_steps(&p, t->before ? t->step_index : 0, t->step_index + 1, NULL);

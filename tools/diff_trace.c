@@ -145,9 +145,9 @@ static bool prefix_of(const json_t *a, const json_t *b) {
     return true;
 }
 
-static void compare_traces(DiffRun *d, const json_t *golden, const json_t *dump, TraceResult *r) {
+void diff_compare_traces(const DiffOptions *options, const json_t *golden, const json_t *dump, TraceResult *r) {
     const json_t *gs = json_object_get(golden, "steps"), *ds = json_object_get(dump, "steps");
-    const Bounds bounds = { option(golden, "threshold", 0.95), option(golden, "ratio", 0.9), option(golden, "delta", 0.6), probability_error(d->options->profile),
+    const Bounds bounds = { option(golden, "threshold", 0.95), option(golden, "ratio", 0.9), option(golden, "delta", 0.6), probability_error(options->profile),
                             json_is_true(json_object_get(json_object_get(golden, "options"), "accept_exact")) };
     const size_t n = json_array_size(gs);
     r->compared = true;
@@ -227,7 +227,7 @@ static CloverStatus one_trace(DiffRun *d, const BundleCase *c) {
     } else if (json_is_string(their_mode) && json_is_string(c->mode) && !json_equal(their_mode, c->mode)) {
         r->compared = true;
         say(r, 0, false, "the dump's run is of mode %.40s, the golden's of mode %.40s", json_string_value(their_mode), json_string_value(c->mode));
-    } else compare_traces(d, golden, dump, r);
+    } else diff_compare_traces(d->options, golden, dump, r);
     const char *mode = json_string_value(c->mode);
     const bool differs = r->differs && !r->explained;
     if (r->compared && mode && same_prompt) {

@@ -1,0 +1,310 @@
+/* diagnose.c - which mistake is it? Every hypothesis that can enter where the dump leaves the reference is tried on the dump's own
+ * inputs; one that leaves no more than the floor stays in force, and the search goes on from the next divergence. [DIA-1, DIA-2] */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../ref/error.h"
+#include "diff_parts.h"
+
+enum { TRIED_MAX = 256, EVALUATED_MAX = 8, DIVERGENCES_MAX = IN_FORCE_MAX };
+#define CLOSE 2.0                    /* residuals within this factor are alike: both are rounding */
+#define A_PART 0.5                   /* what explains less of an error is not worth a line */
+
+/* A hypothesis, or two, tried at one divergence. */
+typedef struct Tried {
+    const Hypothesis *h, *with;      /* with: a second one; NULL */
+    int64_t layer;
+    double explains, residual, floor;
+    bool at_floor;
+    int64_t left, first;             /* evaluated: stages that differ still, the first of them; left < 0: not evaluated */
+} Tried;
+
+typedef struct Search {
+    DiffRun *d;
+    const ProbeResult *at;           /* the divergence */
+    Trial trial;
+    CloverSnapshot *before;          /* the state that its step starts from */
+    double right_rms, right_max, right_value;   /* what the right rule leaves */
+    int64_t right_flips;
+    Tried tried[TRIED_MAX];
+    int n;
+} Search;
+
+Diagnosis *diagnosis_add(DiffRun *d, const Hypothesis *h, const char *case_name, const char *step, const char *probe, int divergence, DiagnosisRank rank) {
+    DiffResult *r = d->result;
+    Diagnosis *grown = realloc(r->diagnosis, (size_t)(r->n_diagnoses + 1) * sizeof *grown);
+    if (!grown) {
+        error_memory(d->err, "the diagnosis", (size_t)(r->n_diagnoses + 1) * sizeof *grown);
+        return NULL;
+    }
+    r->diagnosis = grown;
+    Diagnosis *g = &grown[r->n_diagnoses++];
+    *g = (Diagnosis){ .hypothesis = h->name, .clause = h->clause, .says = h->says, .lint = h->lint, .case_name = case_name, .step = step, .layer = -1, .divergence = divergence,
+                      .rank = rank, .left = -1 };
+    snprintf(g->probe, sizeof g->probe, "%s", probe);
+    return g;
+}
+
+static const BundleCase *case_of(const DiffRun *d, const ProbeResult *r) {
+    const BundleCase *c = d->bundle->cases;
+    while (c->name != r->case_name) c++;
+    return c;
+}
+
+/* ---- one hypothesis at one divergence ------------------------------------------------------------------------------ */
+
+static bool needs_the_whole_case(const DiffRun *d) {
+    for (int i = 0; i < d->n_force; i++)
+        if (d->force[i].h->at || d->force[i].h->observe) return true;
+    return false;
+}
+
+/* Rounding grows with the values: where a wrong rule's are larger than the right one's, so is its floor. */
+static double grown(const Search *s) { return s->right_value > 0 ? fmax(1, s->trial.value_rms / s->right_value) : 1; }
+
+static bool run_trial(Search *s) {
+    s->trial.before = needs_the_whole_case(s->d) ? NULL : s->before;
+    return diff_trial(s->d, &s->trial) == CLOVER_OK && s->trial.measured;
+}
+
+/* With the last n of d->force being those under trial. */
+static void try_them(Search *s, const Hypothesis *h, const Hypothesis *with) {
+    if (s->n == TRIED_MAX || !run_trial(s)) return;
+    const Trial *t = &s->trial;
+    const ProbeResult *r = s->at;
+    Tried tried = { .h = h, .with = with, .layer = -1, .left = -1 };
+    if (is_choice(stage_of(r->probe))) {
+        const double choices = r->choices ? (double)r->choices : 1;
+        tried.explains = s->right_flips ? 1 - (double)(t->flips - t->near_ties) / (double)s->right_flips : 0;
+        tried.residual = (double)(t->flips - t->near_ties) / choices;
+        tried.at_floor = t->flips <= t->near_ties;
+    } else {
+        tried.explains = isfinite(s->right_rms) ? 1 - t->rms / s->right_rms : 1;
+        tried.residual = t->value_rms > 0 ? t->rms / t->value_rms : t->rms;
+        tried.floor = t->value_rms > 0 ? r->floor_rms * grown(s) / t->value_rms : r->floor_rms;
+        tried.at_floor = t->rms <= r->budget_rms * grown(s) && t->max <= r->budget_max * grown(s);
+    }
+    if (tried.explains > 0) s->tried[s->n++] = tried;
+}
+
+static bool may_enter(const Hypothesis *h, uint64_t stages) {
+    for (size_t i = 0; stage_at(i); i++)
+        if ((stages >> i & 1) && hypothesis_enters(h, stage_at(i))) return true;
+    return false;
+}
+
+static bool in_force(const DiffRun *d, const Hypothesis *h) {
+    for (int i = 0; i < d->n_force; i++)
+        if (d->force[i].h == h && d->force[i].layer < 0) return true;
+    return false;
+}
+
+static void try_one(Search *s, const Hypothesis *h, uint64_t stages) {
+    DiffRun *d = s->d;
+    if (d->err->status != CLOVER_OK || h->kind == HYPOTHESIS_DECODING || in_force(d, h) || !may_enter(h, stages)) return;
+    if (h->kind == HYPOTHESIS_STATE && s->at->step_index == 0) return;   /* nothing was carried yet */
+    d->force[d->n_force++] = (Forced){ h, -1 };
+    try_them(s, h, NULL);
+    d->n_force--;
+}
+
+static void try_all(Search *s, uint64_t stages) {
+    for (int i = 0; i < hypotheses_count(); i++) try_one(s, hypothesis_at(i), stages);
+    for (int i = 0; i < hypotheses_rounding.n; i++) try_one(s, &hypotheses_rounding.h[i], stages);
+}
+
+static int best_first(const void *a, const void *b) {
+    const Tried *x = a, *y = b;
+    return x->explains > y->explains ? -1 : x->explains < y->explains ? 1 : 0;
+}
+
+/* Two mistakes that meet in one array, where no single one explains it: those that explain most, each with every other. */
+static void try_pairs(Search *s, uint64_t stages) {
+    enum { LEADERS = 6 };
+    DiffRun *d = s->d;
+    if (d->n_force + 2 > IN_FORCE_MAX || is_choice(stage_of(s->at->probe))) return;
+    const int leaders = s->n < LEADERS ? s->n : LEADERS;
+    Tried leading[LEADERS];
+    memcpy(leading, s->tried, (size_t)leaders * sizeof *leading);
+    for (int i = 0; i < leaders; i++)
+        for (int k = 0; k < hypotheses_count() && d->err->status == CLOVER_OK; k++) {
+            const Hypothesis *other = hypothesis_at(k);
+            if (other == leading[i].h || other->kind == HYPOTHESIS_DECODING || in_force(d, other) || !may_enter(other, stages)) continue;
+            d->force[d->n_force++] = (Forced){ leading[i].h, -1 };
+            d->force[d->n_force++] = (Forced){ other, -1 };
+            const int n = s->n;
+            try_them(s, leading[i].h, other);
+            d->n_force -= 2;
+            if (s->n > n && !s->tried[n].at_floor) s->n = n;   /* a pair that is not it says nothing */
+            for (int m = 0; m < n && s->n > n; m++)
+                if (s->tried[m].h == other && s->tried[m].with == leading[i].h) s->n = n;   /* the same two */
+        }
+}
+
+/* ---- the whole diff with hypotheses in force ----------------------------------------------------------------------- */
+
+/* d's force decides; the result is to be freed. */
+static CloverStatus diff_again(DiffRun *d, DiffResult *out) {
+    *out = (DiffResult){ .first = -1, .margin_rms = d->result->margin_rms, .margin_max = d->result->margin_max, .profile = d->result->profile };
+    DiffRun again = { .options = d->options, .bundle = d->bundle, .model = d->model, .dump = d->dump, .result = out, .err = d->err, .scratch = { .fd = d->scratch.fd },
+                      .n_force = d->n_force };
+    memcpy(again.force, d->force, sizeof d->force);
+    if (diff_cases(&again) == CLOVER_OK) diff_judge(&again);
+    free(again.total);
+    free(again.chosen);
+    return d->err->status;
+}
+
+static int64_t count_left(const DiffResult *r) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < r->n_probes; i++) n += r->probe[i].verdict == STAGE_DIFFERS || r->probe[i].verdict == STAGE_WRONG;
+    return n;
+}
+
+static int put_in_force(DiffRun *d, const Tried *t) {
+    d->force[d->n_force++] = (Forced){ t->h, t->layer };
+    if (t->with) d->force[d->n_force++] = (Forced){ t->with, -1 };
+    return t->with ? 2 : 1;
+}
+
+/* What is left with it in force: everywhere, or, where that makes another layer differ, in this layer only. */
+static void evaluate(Search *s, Tried *t, DiffResult *after) {
+    DiffRun *d = s->d;
+    const int n = put_in_force(d, t);
+    diff_again(d, after);
+    t->left = count_left(after);
+    t->first = after->first;
+    const ProbeResult *first = after->first >= 0 ? &after->probe[after->first] : NULL;
+    if (d->err->status == CLOVER_OK && first && !t->with && !t->h->at && !t->h->observe && s->at->layer >= 0 && first->layer != s->at->layer) {
+        DiffResult only;
+        d->force[d->n_force - 1].layer = s->at->layer;
+        diff_again(d, &only);
+        if (count_left(&only) < t->left) {
+            diff_free(after);
+            *after = only;
+            t->left = count_left(after);
+            t->first = after->first;
+            t->layer = s->at->layer;
+        } else diff_free(&only);
+    }
+    d->n_force -= n;
+}
+
+/* ---- one divergence ------------------------------------------------------------------------------------------------ */
+
+static void report(Search *s, const Tried *t, int divergence, DiagnosisRank rank) {
+    for (int i = 0; i < (t->with ? 2 : 1); i++) {
+        Diagnosis *g = diagnosis_add(s->d, i ? t->with : t->h, s->at->case_name, s->at->step, s->at->probe, divergence, rank);
+        if (!g) return;
+        g->layer = i ? -1 : t->layer;
+        g->explains = t->explains, g->residual = t->residual, g->floor = t->floor, g->left = t->left;
+    }
+}
+
+/* Those at the floor, run over everything. The best stays in force; *after is what the diff says then. */
+static bool choose(Search *s, int divergence, DiffResult *after) {
+    Tried *best = NULL;
+    int evaluated = 0;
+    for (int i = 0; i < s->n && s->d->err->status == CLOVER_OK; i++) {
+        Tried *t = &s->tried[i];
+        if (!t->at_floor || evaluated == EVALUATED_MAX) continue;
+        DiffResult this;
+        evaluated++;
+        evaluate(s, t, &this);
+        if (best && (t->left > best->left || (t->left == best->left && t->residual >= best->residual))) {
+            diff_free(&this);
+            continue;
+        }
+        diff_free(after);
+        *after = this;
+        best = t;
+    }
+    if (!best) return false;
+    report(s, best, divergence, DIAGNOSIS_CAUSE);
+    for (int alike = 1; alike >= 0; alike--)
+        for (int i = 0; i < s->n; i++) {
+            const Tried *t = &s->tried[i];
+            if (t == best || t->left < 0) continue;
+            const bool same = t->left == best->left && t->first == best->first && t->residual <= CLOSE * best->residual;
+            if (same == (alike == 1)) report(s, t, divergence, same ? DIAGNOSIS_ALIKE : DIAGNOSIS_RUNNER_UP);
+        }
+    put_in_force(s->d, best);
+    return true;
+}
+
+/* Under f32, an engine that rounds to bf16 throughout adds at nearly every stage: no mistake either. */
+static bool only_rounds(DiffRun *d) {
+    if (d->options->profile != CLOVER_F32) return false;
+    DiffOptions bf16 = *d->options;
+    const DiffOptions *own = d->options;
+    DiffResult after;
+    bf16.profile = CLOVER_BF16;
+    d->options = &bf16;
+    const bool conforms = diff_again(d, &after) == CLOVER_OK && after.verdict == DIFF_CONFORMS;
+    d->options = own;
+    diff_free(&after);
+    return conforms;
+}
+
+/* Names what explains now's first divergence; false: nothing does to the floor. */
+static bool search(DiffRun *d, const DiffResult *now, int divergence, DiffResult *after) {
+    Search s = { .d = d, .at = &now->probe[now->first] };
+    const ProbeResult *r = s.at;
+    bool named = false;
+    *after = (DiffResult){ .first = -1 };
+    s.trial = (Trial){ .c = case_of(d, r), .step_index = r->step_index, .probe = r->probe };
+    if (r->step_index > 0 && diff_state_before(d, s.trial.c, r->step_index, &s.before) != CLOVER_OK) return false;
+    run_trial(&s);
+    if (s.trial.over && d->err->status == CLOVER_OK) {   /* not measured: the dump has another shape than the right rule gives */
+        const uint64_t stages = s.trial.stages;
+        s.right_rms = s.trial.measured ? s.trial.rms : HUGE_VAL, s.right_max = s.trial.max, s.right_value = s.trial.value_rms;
+        s.right_flips = s.trial.flips - s.trial.near_ties;
+        if (!s.trial.measured) s.right_value = 0, s.right_flips = INT64_MAX;
+        try_all(&s, stages);
+        qsort(s.tried, (size_t)s.n, sizeof *s.tried, best_first);
+        named = choose(&s, divergence, after);
+        if (!named && d->err->status == CLOVER_OK) {
+            try_pairs(&s, stages);
+            named = choose(&s, divergence, after);
+        }
+        if (!named && d->err->status == CLOVER_OK) {
+            if (divergence == 0 && only_rounds(d)) diff_note(d, "rounding: under --profile bf16 this dump conforms; under %s no known mistake explains it", d->result->profile);
+            for (int i = 0; i < s.n && i < 2; i++)
+                if (s.tried[i].explains >= A_PART) report(&s, &s.tried[i], divergence, DIAGNOSIS_PARTIAL);
+            char ruled_out[512] = "";
+            size_t used = 0;
+            int n = 0;
+            for (int i = 0; i < hypotheses_count(); i++) {
+                const Hypothesis *h = hypothesis_at(i);
+                if (h->kind == HYPOTHESIS_DECODING || !may_enter(h, stages)) continue;
+                if (n++ < 12 && used < sizeof ruled_out) used += (size_t)snprintf(ruled_out + used, sizeof ruled_out - used, "%s%s", used ? ", " : "", h->name);
+            }
+            diff_note(d, "none of the known mistakes explains %s of %s/%s to the floor; ruled out: %d that can enter there (%s%s)", r->probe, r->case_name, r->step, n, ruled_out, n > 12 ? ", ..." : "");
+        }
+    }
+    clover_snapshot_free(s.before);
+    return named;
+}
+
+CloverStatus diff_diagnose(DiffRun *d) {
+    DiffResult now = *d->result, after;
+    bool own = false;                    /* now is to be freed */
+    int divergence = 0;
+    d->result->diagnosed = true;
+    while (now.first >= 0 && d->n_force < DIVERGENCES_MAX && d->err->status == CLOVER_OK) {
+        const bool named = search(d, &now, divergence, &after);
+        if (!named) {
+            diff_free(&after);
+            break;
+        }
+        /* What was diagnosed is named by pointers into the bundle and the catalogue: now can go. */
+        if (own) diff_free(&now);
+        now = after;
+        own = true;
+        divergence++;
+    }
+    const int64_t left = now.first;
+    if (own) diff_free(&now);
+    return left < 0 && d->err->status == CLOVER_OK ? diff_diagnose_traces(d, divergence) : d->err->status;
+}
