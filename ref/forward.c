@@ -293,7 +293,7 @@ void clover_session_watch(CloverSession *s, CloverWatcher *watcher, void *user) 
 CloverStatus clover_snapshot_take(const CloverSession *s, CloverSnapshot **out, CloverError *err) {
     CloverSnapshot *snapshot = calloc(1, sizeof *snapshot);
     if (!snapshot) return error_memory(err, "a snapshot", sizeof *snapshot);
-    CloverStatus status = state_init(&snapshot->state, &s->c, s->state.position, err);
+    CloverStatus status = state_init(&snapshot->state, &s->model->config, s->state.position, err);   /* may outlive the session */
     if (status == CLOVER_OK) status = state_copy(&snapshot->state, &s->state, err);
     if (status != CLOVER_OK) {
         free(snapshot);

@@ -20,8 +20,8 @@ static void set(Pass *p, double **slot, const double *data, int64_t n) {
 }
 
 void choice_forget(Pass *p) {
-    free(p->x), free(p->probs), free(p->own_probs), free(p->coreset), free(p->ids);
-    p->x = p->probs = p->own_probs = p->coreset = p->ids = NULL;
+    free(p->x), free(p->probs), free(p->own_probs), free(p->coreset), free(p->ids), free(p->own_ids);
+    p->x = p->probs = p->own_probs = p->coreset = p->ids = p->own_ids = NULL;
     p->followed = p->hidden = false;
 }
 
@@ -38,9 +38,10 @@ void choice_remember(Pass *p, const char *stage, const double *data, const int64
     }
 }
 
-/* The router's probabilities before the dump's take their place: what is wrong in those makes no near ties. */
+/* The router's probabilities and the rule's ids before the dump's take their place: what is wrong in those makes no near ties. */
 void choice_own(Pass *p, const char *stage, const double *data, int64_t n) {
     if (strcmp(stage, "moe.probs") == 0) set(p, &p->own_probs, data, n);
+    else if (strcmp(stage, "moe.ids") == 0) set(p, &p->own_ids, data, n);
 }
 
 static bool is_id(const Pass *p, double x) { return x >= 0 && x < (double)config(p)->experts && x == floor(x); }
@@ -63,8 +64,26 @@ static void row_weights(const Pass *p, int64_t t, const double *ids, double *wei
     for (int64_t i = 0; i < p->k; i++) weights[i] = round_to(p->session->run.storage, probs[(int64_t)ids[i]] / sum);
 }
 
+/* Where the rule chose the same experts in another order, its own weights in that order; else what the right rule gives those ids. */
+static bool reorder(const double *own_ids, const double *ids, int64_t k, double *weights) {
+    double own[64];
+    if (k > 64) return false;
+    memcpy(own, weights, (size_t)k * sizeof *own);
+    for (int64_t i = 0; i < k; i++) {
+        int64_t at = 0;
+        while (at < k && own_ids[at] != ids[i]) at++;
+        if (at == k) {
+            memcpy(weights, own, (size_t)k * sizeof *own);
+            return false;
+        }
+        weights[i] = own[at];
+    }
+    return true;
+}
+
 void choice_weights(const Pass *p, double *weights) {
-    for (int64_t t = 0; t < p->T; t++) row_weights(p, t, p->ids + t * p->k, weights + t * p->k);
+    for (int64_t t = 0; t < p->T; t++)
+        if (!p->own_ids || !reorder(p->own_ids + t * p->k, p->ids + t * p->k, p->k, weights + t * p->k)) row_weights(p, t, p->ids + t * p->k, weights + t * p->k);
 }
 
 /* Passes 2 and 3 go on with the choices that pass 1 went on with: else a near tie would pass for the profile's rounding. */

@@ -82,7 +82,7 @@ typedef struct Pass {
     uint64_t at;                     /* where the values to compare with stand in the scratch */
     int64_t next_chosen;             /* passes 2 and 3: of DiffRun.chosen */
     /* Of the layer, as the later stages read them: */
-    double *x, *probs, *own_probs, *coreset, *ids; int64_t T, k;   /* [T, D] ffn_norm, [T, E] and before injection, [E] or NULL, [T, k] */
+    double *x, *probs, *own_probs, *coreset, *ids, *own_ids; int64_t T, k;   /* [T, D] ffn_norm, [T, E], [E] or NULL, [T, k]; own: before injection */
     bool followed;                   /* ids are not the computed ones, so the weights must be made from them */
     bool hidden;                     /* the dump does not show the layer's ids */
     bool broken;                     /* the step could not be computed to its end */

@@ -332,8 +332,8 @@ static ProbeResult *same_stage(Pass *p, const char *name) {
     return candidate;
 }
 
-/* The engine went on with what it had before storing rounded it: anything within half a spacing of the dump's values. Matters where
- * storage is coarser than the profile. */
+/* The engine may have gone on with what it had before storing rounded it: anything within half a spacing of the dump's values. Matters
+ * where storage is not finer than the profile. */
 static void blur(Pass *p, double *values, int64_t n, DType type) {
     for (int64_t i = 0; i < n; i++) {
         p->noise = p->noise * 6364136223846793005u + 1442695040888963407u;
@@ -373,7 +373,7 @@ static void profile_stage(Pass *p, const char *name, double *data, const int64_t
                     choice_judge(p, r, dump, computed, n);
                 } else if (r->added.not_finite == 0) {
                     memcpy(data + skip, dump + skip, (size_t)had * sizeof *dump);
-                    if (is_coarse(type, d->options->profile)) blur(p, data + skip, had, type);
+                    if (is_coarse(type, d->options->profile) || (type == DT_F32 && d->options->profile == CLOVER_F32)) blur(p, data + skip, had, type);
                     p->type = type;
                 }
             }
@@ -396,6 +396,7 @@ static void own_stage(Pass *p, const char *name, double *data, const int64_t *sh
     int64_t n = 1, rows;
     for (int i = 0; i < dims; i++) n *= shape[i];
     if (strcmp(stage, "moe.weights") == 0 && p->followed) choice_weights(p, data);
+    choice_own(p, stage, data, n);
     if (is_choice(stage)) {
         choice_take(p, data, n);
         p->followed = true;
