@@ -5,8 +5,9 @@
  * the right reading. */
 #include "test_lint.h"
 #include "../tools/lint_reading.h"
+#include "../tools/tools.h"
 
-enum { COMMITTED = 48, BLOCK = 16, BLOCKS = 3, ROWS = COMMITTED + BLOCKS * BLOCK };
+enum { COMMITTED = 48, BLOCK = 16, BLOCKS = 3, ROWS = COMMITTED + BLOCKS * BLOCK, UNCLEAR = 30 };
 
 /* ids [ROWS] */
 static void models_own_text(int32_t *ids, uint64_t seed) {
@@ -298,6 +299,149 @@ START_TEST(without_diffusion_tensors) {
     edit_free(e);
 } END_TEST
 
+/* ---- readings alone ------------------------------------------------------------------------------------------------ */
+
+/* Logits of 24 committed rows and a block of 8, to the bit; [32, V]. order: of experts. */
+static double *logits_of(const char *path, unsigned bits, const int64_t *order) {
+    CloverError err;
+    CloverModel *model;
+    CloverSession *session;
+    Reading reading;
+    int32_t ids[32];
+    for (int i = 0; i < 32; i++) ids[i] = i < 24 ? (37 * i + 11) % 256 : i % 3 ? 261 : 80 + i;
+    assert_ok(clover_model_open(path, NULL, &model, &err), err);
+    assert_ok(reading_make(model, bits, order, &reading, &err), err);
+    const int64_t V = model->config.vocab;
+    double *logits = malloc((size_t)(32 * V) * sizeof *logits);
+    CloverSessionOptions o = clover_session_defaults();
+    assert_ok(clover_session_new(&reading.model, &o, &session, &err), err);
+    assert_ok(clover_commit(session, ids, 24, logits, 24, &err), err);
+    assert_ok(clover_preview(session, ids + 24, 8, logits + 24 * V, &err), err);
+    clover_session_free(session);
+    reading_free(&reading);
+    clover_model_close(model);
+    return logits;
+}
+
+/* The right reading of a drifted file computes what good.gguf computes, bit for bit; the plain reading does not. */
+static void assert_reading(Edit *e, unsigned bits, const int64_t *order) {
+    const char *path = edit_write(e);
+    double *good = logits_of(GOOD_GGUF, 0, NULL), *right = logits_of(path, bits, order), *plain = logits_of(path, 0, NULL);
+    const size_t n = 32 * 272 * sizeof *good;
+    ck_assert_msg(memcmp(good, right, n) == 0, "the reading %u differs", bits);
+    ck_assert_msg(memcmp(good, plain, n) != 0, "the drift %u has no effect", bits);
+    free(good);
+    free(right);
+    free(plain);
+    edit_free(e);
+}
+
+START_TEST(readings_are_exact) {
+    Edit *e = edit_gguf();
+    group_trunk(e);
+    assert_reading(e, READ_HEADS, NULL);
+    e = edit_gguf();
+    group_diffusion(e);
+    assert_reading(e, READ_DIFFUSION, NULL);
+    e = edit_gguf();
+    edit_rows(edit_tensor(e, "blk.3.attn_q.weight"), 128, flat_rows);
+    assert_reading(e, READ_Q_GATE, NULL);
+    e = edit_gguf();
+    reverse_taps(e);
+    assert_reading(e, READ_CONV, NULL);
+    e = edit_gguf();
+    for (int l = 0; l < 4; l++) exchange(e, blk(l, "ffn_gate_exps.weight"), blk(l, "ffn_up_exps.weight"));
+    for (int l = 0; l < 4; l++) exchange(e, blk(l, "ffn_gate_shexp.weight"), blk(l, "ffn_up_shexp.weight"));
+    assert_reading(e, READ_GATE_UP | READ_SHARED, NULL);
+    static const int64_t places[4] = { 1, 2, 0, 3 };             /* shuffled's inverse: where expert e stands */
+    e = edit_gguf();
+    order_experts(e, shuffled);
+    assert_reading(e, 0, places);
+    e = edit_gguf();                                             /* the key says so: then it is no drift */
+    group_diffusion(e);
+    edit_string(e, "clover_moe.diffusion.head_order", "grouped");
+    const char *path = edit_write(e);
+    double *good = logits_of(GOOD_GGUF, 0, NULL), *said = logits_of(path, 0, NULL), *turned = logits_of(path, READ_DIFFUSION, NULL);
+    double *good_turned = logits_of(GOOD_GGUF, READ_DIFFUSION, NULL);
+    ck_assert(memcmp(good, said, 32 * 272 * sizeof *good) == 0);
+    ck_assert(memcmp(good, turned, 32 * 272 * sizeof *good) != 0);
+    ck_assert(memcmp(good, good_turned, 32 * 272 * sizeof *good) != 0);
+    free(good);
+    free(said);
+    free(turned);
+    free(good_turned);
+    edit_free(e);
+} END_TEST
+
+/* Three value heads a key head: the order is then not its own inverse. The loader can read the diffusion tensors in either. */
+START_TEST(orders_that_are_not_their_own_inverse) {
+    char folder[TEST_PATH], path[2 * TEST_PATH];
+    make_folder("reading", folder);
+    snprintf(path, sizeof path, "%s/m.gguf", folder);
+    char *argv[] = { "synth", "-o", path, "--key-heads", "2", "--value-heads", "6", "--layers", "2", "--interval", "2", NULL };
+    ck_assert_int_eq(cmd_synth(11, argv), 0);
+    Bytes file = read_file(path);                                /* the key that says the order is made unknown: tiled is the default */
+    for (size_t i = 0; i + 20 < 20000 && i + 20 < file.n; i++)
+        if (memcmp(file.data + i, "diffusion.head_order", 20) == 0) file.data[i] = 'x';
+    write_file(path, file.data, file.n);
+    free_bytes(&file);
+    CloverError err;
+    CloverModel *tiled, *grouped;
+    CloverOpenOptions o = clover_open_defaults();
+    Reading turned, back;
+    assert_ok(clover_model_open(path, &o, &tiled, &err), err);
+    o.diffusion_heads_grouped = 1;
+    assert_ok(clover_model_open(path, &o, &grouped, &err), err);
+    assert_ok(reading_make(tiled, READ_DIFFUSION | READ_HEADS, NULL, &turned, &err), err);
+    const GdnW *a = &turned.model.weights.layer[0].gdn, *b = &grouped->weights.layer[0].gdn, *t = &tiled->weights.layer[0].gdn;
+    const CloverConfig *c = &tiled->config;
+    const int64_t Hv = c->value_heads, C = 2 * c->key_heads * c->key_width + Hv * c->value_width;
+    ck_assert(memcmp(a->logit_scale, b->logit_scale, (size_t)Hv * 8) == 0);
+    ck_assert(memcmp(a->history_c, b->history_c, (size_t)Hv * 8) == 0);
+    ck_assert(memcmp(a->conv_right, b->conv_right, (size_t)(C * (c->taps - 1)) * 8) == 0);
+    ck_assert(memcmp(a->logit_scale, t->logit_scale, (size_t)Hv * 8) != 0);
+    static const int64_t tiled_place[6] = { 0, 2, 4, 1, 3, 5 };  /* of HF's head [TEN-7] */
+    for (int64_t h = 0; h < Hv; h++) {                           /* the file's head h, taken as it stands */
+        ck_assert(a->rate[tiled_place[h]] == t->rate[h]);
+        ck_assert(a->dt_bias[tiled_place[h]] == t->dt_bias[h]);
+        ck_assert(head_map(&t->alpha.row_map, h) == tiled_place[h] && head_map(&a->alpha.row_map, h) == h);
+    }
+    turned.model.weights.tiled = false;                          /* and a folder's order back to the tiled one */
+    assert_ok(reading_make(&turned.model, READ_HEADS, NULL, &back, &err), err);
+    for (int64_t h = 0; h < Hv; h++) {
+        const GdnW *w = &back.model.weights.layer[0].gdn;
+        ck_assert(w->rate[h] == t->rate[h] && head_map(&w->alpha.row_map, h) == tiled_place[h]);
+    }
+    ck_assert(memcmp(back.model.weights.layer[0].gdn.conv, t->conv, (size_t)(C * c->taps) * 8) == 0);
+    reading_free(&back);
+    reading_free(&turned);
+    clover_model_close(tiled);
+    clover_model_close(grouped);
+    remove_folder(folder);
+} END_TEST
+
+START_TEST(known_orders_of_experts) {
+    static const int64_t expected[DEEP_ORDERS][12] = { { 0, 1, 4, 5, 6, 7, 8, 9, 10, 11, 2, 3 }, { 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0 },
+                                                       { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0 }, { 11, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 } };
+    for (int kind = 0; kind < DEEP_ORDERS; kind++) {
+        int64_t order[12];
+        deep_order(kind, 12, order);
+        for (int e = 0; e < 12; e++) ck_assert_int_eq(order[e], expected[kind][e]);
+    }
+} END_TEST
+
+/* Better, but by too few rows to be sure: nothing is called. */
+START_TEST(an_unclear_winner_is_not_called) {
+    Report r = { 0 };
+    Edit *e = edit_gguf();
+    edit_rows(edit_tensor(e, "blk.3.attn_q.weight"), 128, flat_rows);
+    go_deep(edit_write(e), true, UNCLEAR, &r);
+    assert_only_in(&r, LINT_IDS, NOTE, "");
+    assert_remark(&r, "readings tried");
+    report_free(&r);
+    edit_free(e);
+} END_TEST
+
 START_TEST(too_little_text) {
     Report r = { 0 };
     CloverError err;
@@ -331,6 +475,10 @@ Suite *lint_deep_suite(void) {
     tcase_add_test(t, random_weights_are_undecidable);
     tcase_add_test(t, what_cannot_run_is_said);
     tcase_add_test(t, without_diffusion_tensors);
+    tcase_add_test(t, readings_are_exact);
+    tcase_add_test(t, orders_that_are_not_their_own_inverse);
+    tcase_add_test(t, known_orders_of_experts);
+    tcase_add_test(t, an_unclear_winner_is_not_called);
     tcase_add_test(t, too_little_text);
     suite_add_tcase(s, t);
     return s;

@@ -123,6 +123,17 @@ START_TEST(spread_norms_are_left_alone) {
             edit_set(edit_tensor(e, blk(l, "post_attention_norm.weight")), i, 0.7f + 0.3f * (float)l);
         }
     assert_clean(e);
+    /* per norm its mean; a tenth of the values negative where that is low: two groups, but not one whole shift apart */
+    static const float means[2][8] = { { 0.2f, 0.45f, 0.85f, 0.9f, 1, 1.1f, 1.15f, 1.2f }, { 0.1f, 1.7f, 1.7f, 1.7f, 1.7f, 1.7f, 1.7f, 1.7f } };
+    for (int k = 0; k < 2; k++) {
+        e = edit_gguf();
+        for (int n = 0; n < 8; n++)
+            for (int i = 0; i < 64; i++)
+                edit_set(edit_tensor(e, blk(n / 2, n % 2 ? "attn_norm.weight" : "post_attention_norm.weight")), i,
+                         means[k][n] + (means[k][n] > 0.5f ? 0 : i % 8 ? 0.1f : -0.7f));
+        for (int i = 0; i < 64; i++) edit_set(edit_tensor(e, "output_norm.weight"), i, means[k][7]);
+        assert_clean(e);
+    }
 } END_TEST
 
 /* ---- single values ------------------------------------------------------------------------------------------------- */

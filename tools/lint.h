@@ -162,6 +162,11 @@ typedef struct DeepOptions {
     int64_t rows;                    /* at most so many are read, a part of them as a block */
 } DeepOptions;
 
+/* Orders of experts that exporters are known to make: sorted as text, last first, one off either way. order [E]: where expert e
+ * stands in such a file. */
+enum { DEEP_ORDERS = 4 };
+void deep_order(int kind, int64_t E, int64_t *order);
+
 CloverStatus lint_deep(const char *path, const DeepOptions *o, Report *r, CloverError *err);
 
 #endif

@@ -165,9 +165,7 @@ static int64_t place_as_text(int64_t e, int64_t E) {
     return place;
 }
 
-/* Orders that exporters are known to make: sorted as text, last first, one off either way. */
-enum { ORDERS = 4 };
-static void known_order(int kind, int64_t E, int64_t *order) {
+void deep_order(int kind, int64_t E, int64_t *order) {
     for (int64_t e = 0; e < E; e++)
         order[e] = kind == 0 ? place_as_text(e, E) : kind == 1 ? E - 1 - e : kind == 2 ? (e + 1) % E : (e + E - 1) % E;
 }
@@ -176,8 +174,8 @@ static CloverStatus try_known_orders(Deep *d, Trial *best, unsigned bits) {
     const int64_t E = d->model->config.experts;
     int64_t *order = malloc((size_t)E * sizeof *order);
     if (!order) return error_memory(d->err, "an order of experts", (size_t)E * sizeof *order);
-    for (int kind = E > 10 ? 0 : 1; kind < (E > 2 ? ORDERS : E > 1 ? 2 : 0) && d->err->status == CLOVER_OK; kind++) {
-        known_order(kind, E, order);
+    for (int kind = E > 10 ? 0 : 1; kind < (E > 2 ? DEEP_ORDERS : E > 1 ? 2 : 0) && d->err->status == CLOVER_OK; kind++) {
+        deep_order(kind, E, order);
         challenge(d, best, bits, order, false);
     }
     free(order);
