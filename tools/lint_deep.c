@@ -102,10 +102,11 @@ static CloverStatus run_trial(Deep *d, unsigned bits, const int64_t *order, bool
     }
     clover_session_free(s);
     reading_free(&reading);
-    t.causal = mean_of(d, t.nll, false);
-    t.preview = preview ? mean_of(d, t.nll, true) : 0;
-    if (d->err->status == CLOVER_OK) *out = t;
-    else trial_free(&t);
+    if (d->err->status == CLOVER_OK) {
+        t.causal = mean_of(d, t.nll, false);
+        t.preview = preview ? mean_of(d, t.nll, true) : 0;
+        *out = t;
+    } else trial_free(&t);
     d->tried++;
     return d->err->status;
 }

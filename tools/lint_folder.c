@@ -27,10 +27,13 @@ static json_t *load(const LintFile *f, const char *name, LintId id, Report *r) {
     json_error_t at;
     if (!in_folder(f, name, path) || stat(path, &found) != 0) return NULL;
     if (map_open(path, &map, &err) != CLOVER_OK) {
-        report_add(r, id, BREAKS, CLOVER | TRANSFORMERS, NULL, "%s", err.text);
+        if (err.status == CLOVER_SYSTEM && errno == ENOMEM) r->no_memory = true;
+        else report_add(r, id, BREAKS, CLOVER | TRANSFORMERS, NULL, "%s", err.text);
         return NULL;
     }
+    errno = 0;
     json_t *root = json_loadb((const char *)map.data, (size_t)map.bytes, 0, &at);
+    if (errno == ENOMEM) r->no_memory = true;                    /* jansson may call it a mistake in the text, or lose a member */
     map_close(&map);
     if (json_is_object(root)) return root;
     if (root) report_add(r, id, BREAKS, CLOVER | TRANSFORMERS, NULL, "%s is no JSON object", name);
@@ -139,9 +142,11 @@ static bool read_shard(LintFile *f, const Map *map, const char *shown, Report *r
         return false;
     }
     json_error_t at;
+    errno = 0;
     json_t *root = json_loadb((const char *)map->data + 8, (size_t)header, 0, &at), *entry;
     const char *name;
     const int64_t before = f->tensors.n;
+    if (errno == ENOMEM) r->no_memory = true;
     if (!json_is_object(root)) {
         report_add(r, TRUNCATED, BREAKS, CLOVER | TRANSFORMERS, NULL, "%s: its header is no JSON object", shown);
         json_decref(root);
@@ -185,6 +190,7 @@ static void list_folder(const LintFile *f, Shards *s, Report *r) {
     DIR *dir = opendir(f->path);
     PartName part;
     const size_t end = strlen(extension);
+    if (!dir && errno == ENOMEM) r->no_memory = true;
     for (struct dirent *entry; dir && (entry = readdir(dir)); ) {
         const size_t n = strlen(entry->d_name);
         if (entry->d_name[0] != '.' && n > end && strcmp(entry->d_name + n - end, extension) == 0) add_shard(s, entry->d_name, r);
