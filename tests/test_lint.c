@@ -29,6 +29,9 @@ START_TEST(good_files_have_notes_only) {
     assert_clean(edit_gguf());
     assert_clean(edit_hf());
     Edit *e = edit_gguf();
+    edit_ints(e, "clover_moe.attention.head_count_kv", (const int32_t[]){ 0, 0, 0, 1 }, 4);      /* by layer [CFG-9] */
+    assert_clean(e);
+    e = edit_gguf();
     drop_diffusion(e);                                           /* upstream's export */
     Linted *l = lint_edit(e);
     assert_only_in(&l->report, LINT_IDS, NOTE, "");
@@ -239,7 +242,10 @@ START_TEST(name_form) {
     linted_free(l);
     e = edit_gguf();
     edit_rename(e, "blk.3.attn_k.weight", "model.layers.3.self_attn.k_proj.weight");
-    assert_only(e, NAME_FORM, BREAKS, "expected blk.3.attn_k.weight");
+    l = lint_edit(e);
+    assert_only_in(&l->report, NAME_FORM, BREAKS, "expected blk.3.attn_k.weight");
+    ck_assert_int_eq(finding(&l->report, NAME_FORM, BREAKS)->hurts, LLAMA_CPP | CLOVER);
+    linted_free(l);
 } END_TEST
 
 START_TEST(bundled_parts) {

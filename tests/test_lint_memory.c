@@ -33,7 +33,8 @@ static void run_out(const char *path, What what, long step) {
             ck_assert_msg(what == DEEP ? malloc_live <= before : malloc_live == before, "failing at %ld leaves %ld allocations", at,
                           malloc_live - before);
             if (!malloc_failed) break;
-            if (status == CLOVER_OK) ck_assert_msg(n == whole, "failing at %ld: %lld findings, expected %lld or an error", at, (long long)n, (long long)whole);
+            if (status == CLOVER_OK) ck_assert_msg(n == whole, "failing at %ld: %lld findings, expected %lld or an error", at, (long long)n,
+                                                   (long long)whole);
             else ck_assert_msg(status == CLOVER_SYSTEM, "failing at %ld: status %d", at, (int)status);
         }
 }

@@ -114,6 +114,20 @@ START_TEST(head_norm_shifted) {
     assert_clean(e);
 } END_TEST
 
+/* A file may keep an axis of one. */
+START_TEST(norms_with_another_axis) {
+    for (int shifted = 0; shifted < 2; shifted++) {
+        Edit *e = edit_gguf();
+        for (int i = 0; i < e->n_tensors; i++) {
+            EditTensor *t = &e->tensor[i];
+            if (!strstr(t->name, "norm.weight")) continue;
+            t->dims = 2, t->shape[1] = t->shape[0], t->shape[0] = 1;
+            if (shifted && !strstr(t->name, "ssm_norm")) edit_each(e, t->name, minus_one);
+        }
+        assert_only(e, shifted ? NORM_SHIFT_MISSING : LINT_IDS, GARBAGE, "expected near 1");
+    }
+} END_TEST
+
 /* Norms that training has spread are not mixed. */
 START_TEST(spread_norms_are_left_alone) {
     Edit *e = edit_gguf();
@@ -261,6 +275,7 @@ Suite *lint_values_suite(void) {
     tcase_add_test(t, small_and_large_rates_are_left_alone);
     tcase_add_test(t, norm_shifts);
     tcase_add_test(t, head_norm_shifted);
+    tcase_add_test(t, norms_with_another_axis);
     tcase_add_test(t, spread_norms_are_left_alone);
     tcase_add_test(t, nan_or_inf);
     tcase_add_test(t, all_zero);

@@ -214,7 +214,8 @@ static void classify(LintModel *m, Report *r) {
         if (t.role < 0 || !t.drifted_name) continue;
         char expected[160];
         lint_role_name(m, t.role, t.layer, expected);
-        report_add(r, NAME_FORM, BREAKS, form == NAMES_GGUF ? LLAMA_CPP : CLOVER | TRANSFORMERS, name, "%s, expected %s", name, expected);
+        const int hurts = (form == NAMES_GGUF ? LLAMA_CPP : TRANSFORMERS) | (weights_role(name, form) ? 0 : CLOVER);   /* [TEN-12] */
+        report_add(r, NAME_FORM, BREAKS, hurts, name, "%s, expected %s", name, expected);
     }
 }
 

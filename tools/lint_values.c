@@ -197,8 +197,10 @@ static void walk_tensor(Walk *w, int64_t i) {
     const Tensor *t = &w->m->file->tensors.tensor[i];
     const LintTensor *of = &w->m->of[i];
     Stats *s = &w->stats[i];
+    const Value value = of->role >= 0 ? lint_roles[of->role].value : V_MATRIX;
+    const bool exactly = value == V_LAYER_NORM || value == V_GDN_NORM;      /* whose averages decide */
     const bool experts = of->role >= 0 && lint_roles[of->role].value == V_EXPERTS && of->expert < 0 && t->dims == 3;
-    *s = experts ? walk_experts(w, t) : walk_values(w, t, 0, t->elements, t->dims == 1);
+    *s = experts ? walk_experts(w, t) : walk_values(w, t, 0, t->elements, exactly);
     if (s->not_finite)
         report_add(w->r, NAN_OR_INF, GARBAGE, LLAMA_CPP | CLOVER, t->name,
                    "%s: %lld of %lld values are NaN or infinite, the first is element %lld (row %lld)", t->name, (long long)s->not_finite,
