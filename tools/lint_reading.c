@@ -145,6 +145,7 @@ unsigned reading_possible(const CloverModel *m) {
         gdn |= !c->full_attention[l];
     }
     const bool orders = gdn && c->key_heads > 1 && c->value_heads > c->key_heads;
-    return READ_GATE_UP | READ_SHARED | (orders ? READ_HEADS : 0u) | (attention && c->heads > 1 ? READ_Q_GATE : 0u) | (gdn && c->taps > 1 ? READ_CONV : 0u) |
+    return READ_GATE_UP | READ_SHARED | (orders ? READ_HEADS : 0u) | (attention && c->heads > 1 ? READ_Q_GATE : 0u) | (gdn && c->taps > 1 ? READ_CONV
+            : 0u) |
            (orders && m->weights.diffusion ? READ_DIFFUSION : 0u);
 }
