@@ -648,7 +648,7 @@ START_TEST(as_json) {
     Engine e = engine_of(&shapes[0], fault_named("embedding scaled"), DT_F32);
     engine_dump(j->model, &e, judged_folder);
     json_t *o = diff_json(judge(j), &j->bundle), *first, *probe;
-    static const char *const members[] = { "verdict", "profile", "margin", "first", "diagnosis", "features", "traces", "notes", "not_compared", "probes" };
+    static const char *const members[] = { "verdict", "profile", "margin", "first", "diagnosis", "engine_file", "features", "traces", "notes", "not_compared", "probes" };
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) ck_assert_msg(json_object_get(o, members[i]) != NULL, "no %s", members[i]);
     ck_assert_uint_eq(json_object_size(o), sizeof members / sizeof *members);
     ck_assert_str_eq(json_string_value(json_object_get(o, "verdict")), "differs");

@@ -103,7 +103,7 @@ static bool in_force(const DiffRun *d, const Hypothesis *h) {
 static void try_one(Search *s, const Hypothesis *h, uint64_t stages) {
     DiffRun *d = s->d;
     if (d->err->status != CLOVER_OK || h->kind == HYPOTHESIS_DECODING || in_force(d, h) || !may_enter(h, stages)) return;
-    if (h->kind == HYPOTHESIS_STATE && s->at->step_index == 0) return;   /* nothing was carried yet */
+    if (h->kind == HYPOTHESIS_STATE && !h->rules && s->at->step_index == 0) return;   /* nothing was carried yet */
     d->force[d->n_force++] = (Forced){ h, -1 };
     try_them(s, h, NULL);
     d->n_force--;
@@ -202,6 +202,20 @@ static void report(Search *s, const Tried *t, int divergence, DiagnosisRank rank
     }
 }
 
+/* What would tell two apart that give the same numbers: where they enter and the dump is silent, else what they need. */
+static void say_what_tells(const Search *s, const Tried *a, const Tried *b, char *out, size_t room) {
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; stage_at(i); i++) {
+        if (!(s->trial.stages >> i & 1) || strcmp(stage_at(i), stage_of(s->at->probe)) == 0) continue;
+        if (hypothesis_enters(a->h, stage_at(i)) == hypothesis_enters(b->h, stage_at(i))) continue;
+        if (used + 24 < room) used += (size_t)snprintf(out + used, room - used, "%s%s", used ? ", " : "dump ", stage_at(i));
+    }
+    if (used == 0 && (*a->h->needs || *b->h->needs))
+        snprintf(out, room, "another step: %s%s%s", a->h->needs, *a->h->needs && *b->h->needs && strcmp(a->h->needs, b->h->needs) != 0 ? "; " : "", strcmp(a->h->needs, b->h->needs) != 0 ? b->h->needs : "");
+    else if (used == 0) snprintf(out, room, "another prompt or another step");
+}
+
 /* Those at the floor, run over everything. The best stays in force; *after is what the diff says then. */
 static bool choose(Search *s, int divergence, DiffResult *after) {
     Tried *best = NULL;
@@ -227,7 +241,12 @@ static bool choose(Search *s, int divergence, DiffResult *after) {
             const Tried *t = &s->tried[i];
             if (t == best || t->left < 0) continue;
             const bool same = t->left == best->left && t->first == best->first && t->residual <= CLOSE * best->residual;
-            if (same == (alike == 1)) report(s, t, divergence, same ? DIAGNOSIS_ALIKE : DIAGNOSIS_RUNNER_UP);
+            if (same != (alike == 1)) continue;
+            report(s, t, divergence, same ? DIAGNOSIS_ALIKE : DIAGNOSIS_RUNNER_UP);
+            if (same && s->d->err->status == CLOVER_OK) {
+                Diagnosis *g = &s->d->result->diagnosis[s->d->result->n_diagnoses - 1];
+                say_what_tells(s, best, t, g->tells, sizeof g->tells);
+            }
         }
     put_in_force(s->d, best);
     return true;

@@ -8,7 +8,6 @@
 #include "../ref/trace.h"
 #include "diff_parts.h"
 #include "golden.h"
-#include "hypotheses_case.h"
 
 /* A session under hypotheses, as decoding sees it. */
 typedef struct Replay { CloverSession *session; InForce force; bool preview; json_t *steps; bool no_memory; } Replay;
@@ -59,6 +58,8 @@ static json_t *run_again(DiffRun *d, const GoldenCase *c, const json_t *golden, 
     const Hypothesis *all[IN_FORCE_MAX];
     int n_all = 0;
     CloverError why;
+    for (int i = 0; numerics_names[i]; i++)
+        if (strcmp(numerics_names[i], d->bundle->numerics) == 0) session.numerics = (CloverNumerics)i;   /* as the golden's run was made */
     session.coreset_top_p = c->given.coreset_top_p;
     session.capacity = c->capacity + o->max_tokens * decode_draft_width(o);   /* a fault that rewinds nothing commits more */
     for (int i = 0; i < d->n_force; i++) all[n_all++] = d->force[i].h;
@@ -87,29 +88,30 @@ static json_t *run_again(DiffRun *d, const GoldenCase *c, const json_t *golden, 
     return trace;
 }
 
-/* Does that run decide as the dump's does? *explains: the share of the dump's decisions up to the first that differs. */
-static bool decides_as(DiffRun *d, const GoldenCase *c, const json_t *golden, const json_t *dump, const Hypothesis *h, double *explains) {
+/* How far a run decides as the dump's does: to its end, or to decision `step`, by a hair or not. */
+typedef struct Agreement { bool ran, whole, by_a_hair; int64_t step; } Agreement;
+
+static Agreement agree(DiffRun *d, const GoldenCase *c, const json_t *golden, const json_t *dump, const Hypothesis *h) {
     TraceResult r = { 0 };
     json_t *trace = run_again(d, c, golden, h);
-    *explains = 0;
-    if (!trace) return false;
+    if (!trace) return (Agreement){ false, false, false, -1 };
     diff_compare_traces(d->options, trace, dump, &r);
     json_decref(trace);
-    const size_t all = json_array_size(json_object_get(dump, "steps")), tokens = json_array_size(json_object_get(dump, "tokens"));
-    *explains = !r.differs || r.explained ? 1 : all ? (double)r.step / (double)all : tokens ? (double)r.step / (double)tokens : 0;
-    if (*explains > 1) *explains = 1;
-    return !r.differs || r.explained;
+    return (Agreement){ true, !r.differs, r.differs && r.explained, r.step };
 }
 
-/* One run whose trace differs: the decoding faults, and where none is it, every other mistake, since the dump may show no stage at all. */
+/* One run whose trace differs: the decoding faults, and where none is it, every other mistake, since the dump may show no stage at all.
+ * Where rounding turns a decision further on, an engine's run cannot be given to its end: then the one that gets past the first. */
 static void diagnose_run(DiffRun *d, const GoldenCase *c, const json_t *golden, const json_t *dump, const BundleCase *b, int divergence) {
-    double explains;
-    if (d->n_force && decides_as(d, c, golden, dump, NULL, &explains)) return;   /* what was diagnosed explains it */
+    const Agreement before = agree(d, c, golden, dump, NULL);
+    if (d->n_force && (before.whole || before.by_a_hair)) return;   /* what was diagnosed explains it */
     bool found = false;
-    for (int others = 0; others < 2 && !found; others++)
+    for (int tier = 0; tier < 4 && !found; tier++)
         for (int i = 0; i < hypotheses_count() && d->err->status == CLOVER_OK; i++) {
             const Hypothesis *h = hypothesis_at(i);
-            if ((h->kind == HYPOTHESIS_DECODING) == (others == 1) || !decides_as(d, c, golden, dump, h, &explains)) continue;
+            if ((h->kind == HYPOTHESIS_DECODING) != (tier < 2)) continue;
+            const Agreement with = agree(d, c, golden, dump, h);
+            if (!with.ran || (tier % 2 == 0 ? !with.whole : !(with.by_a_hair && with.step > before.step))) continue;
             Diagnosis *g = diagnosis_add(d, h, b->name, NULL, "trace", divergence, found ? DIAGNOSIS_ALIKE : DIAGNOSIS_CAUSE);
             if (g) g->explains = 1;
             found = true;

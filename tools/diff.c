@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "../ref/error.h"
 #include "args.h"
+#include "output.h"
 #include "diff_parts.h"
 #include "tools.h"
 
@@ -57,8 +58,20 @@ static CloverStatus open_model(DiffRun *d) {
     return CLOVER_OK;
 }
 
+/* A dump may say in a manifest like a bundle's, {"model": {"identity"}}, which file its engine ran. */
+static const char *engine_file(const char *dump, const char *identity) {
+    CloverError ignored;
+    char *path = text_format(&ignored, "%s/manifest.json", dump);
+    json_t *manifest = path ? json_load_file(path, 0, NULL) : NULL;
+    const char *theirs = json_string_value(json_object_get(json_object_get(manifest, "model"), "identity"));
+    const char *said = !theirs ? "" : strcmp(theirs, identity) == 0 ? "the dump says that its engine ran the golden's file, which is read right here: then it is the engine" : "the dump says that its engine ran another file";
+    json_decref(manifest);
+    free(path);
+    return said;
+}
+
 CloverStatus diff_run(const DiffOptions *options, Bundle *bundle, DiffResult *out, CloverError *err) {
-    *out = (DiffResult){ .first = -1, .margin_rms = options->margin_rms, .margin_max = options->margin_max,
+    *out = (DiffResult){ .first = -1, .engine_file = engine_file(options->dump, bundle->identity), .margin_rms = options->margin_rms, .margin_max = options->margin_max,
                          .profile = options->profile == CLOVER_BF16 ? "bf16" : options->profile == CLOVER_LLAMA_CPP ? "llama.cpp" : "f32" };
     error_clear(err);
     DiffRun d = { .options = options, .bundle = bundle, .result = out, .err = err, .scratch = { .fd = -1 } };
@@ -96,7 +109,7 @@ void diff_free(DiffResult *r) {
     free(r->note);
     free(r->not_compared);
     free(r->diagnosis);
-    *r = (DiffResult){ .first = -1 };
+    *r = (DiffResult){ .first = -1, .engine_file = "" };
 }
 
 /* What stops a diff is no verdict on the engine. */

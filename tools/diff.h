@@ -76,6 +76,7 @@ typedef struct Diagnosis {
     double explains;                 /* share of the error that is gone with it in force */
     double residual, floor;          /* what is left, and what the profile and the storage add there: relative to the values' rms; of choices and decisions: shares */
     int64_t left;                    /* stages that still differ with it in force; -1: not run */
+    char tells[256];                 /* ALIKE: what would tell it from the cause; "" */
 } Diagnosis;
 
 typedef enum DiffVerdict { DIFF_CONFORMS, DIFF_DIFFERS, DIFF_INCOMPARABLE } DiffVerdict;
@@ -92,6 +93,7 @@ typedef struct DiffResult {
     int64_t n_traces;
     Diagnosis *diagnosis;            /* best first, divergence by divergence */
     int64_t n_diagnoses;
+    const char *engine_file;         /* does the dump say which file its engine ran? "the same file", "another file", "": it does not say */
     bool diagnosed;                  /* it was tried: where n_diagnoses is 0, none of the known mistakes explains it */
     FeatureVerdict feature[FEATURES];
     char **note; int64_t n_notes;

@@ -86,8 +86,9 @@ void choice_weights(const Pass *p, double *weights) {
         if (!p->own_ids || !reorder(p->own_ids + t * p->k, p->ids + t * p->k, p->k, weights + t * p->k)) row_weights(p, t, p->ids + t * p->k, weights + t * p->k);
 }
 
-/* Passes 2 and 3 go on with the choices that pass 1 went on with: else a near tie would pass for the profile's rounding. */
-void choice_keep(Pass *p, const double *values, int64_t n) {
+/* Passes 2 and 3 go on with the choices that pass 1 went on with, where the dump shows them or what came of them: else a near tie would
+ * pass for the profile's rounding. */
+void choice_keep(Pass *p, const double *values, int64_t n, bool shown) {
     DiffRun *d = p->d;
     if (d->n_chosen + n > d->room_chosen) {
         const int64_t room = 2 * (d->n_chosen + n);
@@ -100,12 +101,13 @@ void choice_keep(Pass *p, const double *values, int64_t n) {
         d->room_chosen = room;
     }
     memcpy(d->chosen + d->n_chosen, values, (size_t)n * sizeof *values);
+    if (!shown && n > 0) d->chosen[d->n_chosen] = (double)NAN;   /* any: flips that nothing shows belong to the profile's error */
     d->n_chosen += n;
 }
 
 void choice_take(Pass *p, double *values, int64_t n) {
     if (p->next_chosen + n > p->d->n_chosen) return;   /* pass 1 broke off before */
-    memcpy(values, p->d->chosen + p->next_chosen, (size_t)n * sizeof *values);
+    if (!isnan(p->d->chosen[p->next_chosen])) memcpy(values, p->d->chosen + p->next_chosen, (size_t)n * sizeof *values);
     p->next_chosen += n;
 }
 

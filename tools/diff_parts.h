@@ -107,7 +107,7 @@ bool choice_valid(const Pass *p, const char *stage, const double *values, int64_
 void choice_weights(const Pass *p, double *weights);                                    /* [T, k] of p->ids */
 void choice_judge(const Pass *p, ProbeResult *r, const double *dump, const double *computed, int64_t n);
 void choice_settle(Pass *p, int64_t layer, double *data, const double *dump);           /* data, dump [T, D]: what came of a hidden choice */
-void choice_keep(Pass *p, const double *values, int64_t n);                             /* pass 1 */
+void choice_keep(Pass *p, const double *values, int64_t n, bool shown);                             /* pass 1 */
 void choice_take(Pass *p, double *values, int64_t n);                                   /* passes 2 and 3 */
 
 /* ---- diff_profile.c ---- */

@@ -118,7 +118,7 @@ static void print_one_diagnosis(const DiffResult *r, int64_t at, const Bundle *b
     if (g->step) snprintf(where, sizeof where, "%s/%s %s", g->case_name, g->step, g->probe);
     else snprintf(where, sizeof where, "trace %s", g->case_name);
     if (g->layer >= 0) snprintf(only, sizeof only, ", in layer %lld only", (long long)g->layer);
-    if (g->rank == DIAGNOSIS_ALIKE) printf("            or it %s%s [%s] (%s): on this data the two are alike\n", g->says, only, g->clause, g->hypothesis);
+    if (g->rank == DIAGNOSIS_ALIKE) printf("            or it %s%s [%s] (%s): on this data the two are alike; to tell: %s\n", g->says, only, g->clause, g->hypothesis, *g->tells ? g->tells : "another run");
     else if (g->rank == DIAGNOSIS_RUNNER_UP)
         printf("            runner-up: %s%s explains %s as well, but leaves %lld stages\n", g->hypothesis, only, g->probe, (long long)g->left);
     else if (g->rank == DIAGNOSIS_PARTIAL)
@@ -129,7 +129,9 @@ static void print_one_diagnosis(const DiffResult *r, int64_t at, const Bundle *b
         if (!g->step) printf("            with that the reference makes the decisions of %s\n", where);
         else if (!strcmp(stage_of(g->probe), "moe.ids") || !strcmp(stage_of(g->probe), "moe.coreset")) printf("            with that the reference makes the choices of %s\n", where);
         else printf("            with that the reference gives %s to %.2g (floor %.2g); explains %.4g%%\n", where, g->residual, g->floor, 100 * g->explains);
-        if (*g->lint) printf("            the file may be the cause as well as the engine: clover lint %s (%s)\n", b->model_path, g->lint);
+        if (*g->lint)
+            printf("            the file may be the cause as well as the engine: clover lint %s (%s); %s\n", b->model_path, g->lint,
+                   *r->engine_file ? r->engine_file : "the dump does not say which file its engine ran");
     }
 }
 
@@ -234,10 +236,10 @@ static json_t *diagnosis_json(const DiffResult *r) {
     json_t *all = json_array();
     for (int64_t i = 0; i < r->n_diagnoses; i++) {
         const Diagnosis *g = &r->diagnosis[i];
-        json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:s?, s:o, s:o, s:s, s:s}", "hypothesis", g->hypothesis, "clause", g->clause, "stage", g->probe,
+        json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:i, s:s, s:s?, s:o, s:o, s:s, s:s, s:s}", "hypothesis", g->hypothesis, "clause", g->clause, "stage", g->probe,
                                              "explains", number(g->explains), "residual", number(g->residual), "floor", number(g->floor), "rank", rank_names[g->rank], "divergence",
                                              g->divergence, "case", g->case_name, "step", g->step, "layer", g->layer < 0 ? json_null() : json_integer(g->layer), "left",
-                                             g->left < 0 ? json_null() : json_integer(g->left), "says", g->says, "lint", g->lint));
+                                             g->left < 0 ? json_null() : json_integer(g->left), "says", g->says, "lint", g->lint, "tells", g->tells));
     }
     return all;
 }
@@ -252,6 +254,6 @@ json_t *diff_json(const DiffResult *r, const Bundle *b) {
         if (r->trace[i].compared)
             json_array_append_new(traces, json_pack("{s:s, s:b, s:b, s:I, s:s}", "case", r->trace[i].case_name, "differs", (int)r->trace[i].differs, "explained",
                                                     (int)r->trace[i].explained, "step", (json_int_t)r->trace[i].step, "text", r->trace[i].text));
-    return json_pack("{s:s, s:s, s:{s:f, s:f}, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "verdict", verdict_name(r->verdict), "profile", r->profile, "margin", "rms", r->margin_rms, "max",
-                     r->margin_max, "first", first_json(r), "diagnosis", diagnosis_json(r), "features", features, "traces", traces, "notes", notes, "not_compared", not_compared, "probes", probes);
+    return json_pack("{s:s, s:s, s:{s:f, s:f}, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "verdict", verdict_name(r->verdict), "profile", r->profile, "margin", "rms", r->margin_rms, "max",
+                     r->margin_max, "first", first_json(r), "diagnosis", diagnosis_json(r), "engine_file", *r->engine_file ? json_string(r->engine_file) : json_null(), "features", features, "traces", traces, "notes", notes, "not_compared", not_compared, "probes", probes);
 }

@@ -311,14 +311,14 @@ static void exact_stage(Pass *p, const char *name, double *data, const int64_t *
     choice_remember(p, stage, data, shape, n);
     if (strcmp(stage, "moe.coreset") == 0) {
         if (!trial) note_other_choices(p, name, data, shape, dims);
-        choice_keep(p, data, n);
+        choice_keep(p, data, n, found == DUMP_FOUND);
     } else if (strcmp(stage, "moe.ids") == 0) p->followed = usable, p->hidden = !usable;
     else if (strcmp(stage, "out") == 0 && p->ids) {
         const int64_t ids_shape[2] = { p->T, p->k };
         char ids_name[64];
         snprintf(ids_name, sizeof ids_name, "%.*s.moe.ids", (int)(stage - name - 1), name);
         if (!trial) note_other_choices(p, ids_name, p->ids, ids_shape, 2);
-        choice_keep(p, p->ids, p->T * p->k);
+        choice_keep(p, p->ids, p->T * p->k, !p->hidden);
     }
 }
 
@@ -578,7 +578,7 @@ static CloverStatus run_steps(Pass *p, int64_t from, int64_t to, CloverSnapshot 
     for (int i = 0; i < d->n_force && status == CLOVER_OK; i++) in_force_only(&p->force, s, i, d->force[i].layer);
     if (status == CLOVER_OK && p->trial && p->trial->before) status = clover_snapshot_restore(s, p->trial->before, d->err);
     p->session = s;
-    for (int64_t i = from; i < to && status == CLOVER_OK && !p->broken; i++) {
+    for (int64_t i = from; i < to && i < d->end && status == CLOVER_OK && !p->broken; i++) {
         p->step = &c->step[i];
         p->step_index = i;
         status = one_step(p, s, snapshots, &n_snapshots, logits);

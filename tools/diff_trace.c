@@ -44,6 +44,9 @@ static bool lists(const json_t *rows, json_int_t row) {
     return false;
 }
 
+/* By rounding alone? Probabilities that are the golden's to the last bit leave it no excuse. */
+static bool near_by_rounding(double golden, double dump, double error) { return golden != dump && fabs(golden - dump) <= error; }
+
 /* What decisions turn on. */
 typedef struct Bounds { double threshold, ratio, delta, error; bool exact; } Bounds;
 
@@ -71,7 +74,7 @@ static bool pass_differs(TraceResult *r, int64_t at, const json_t *golden, const
         const json_t *g = entry(golden, "candidates", i), *d = entry(dump, "candidates", i);
         const double pg = real_at(g, 2), pd = real_at(d, 2);
         const json_int_t row = json_integer_value(json_array_get(g, 0));
-        const bool near = fabs(pg - pd) <= b->error, fixed_g = lists(json_object_get(golden, "fixed"), row), fixed_d = lists(json_object_get(dump, "fixed"), row);
+        const bool near = near_by_rounding(pg, pd, b->error), fixed_g = lists(json_object_get(golden, "fixed"), row), fixed_d = lists(json_object_get(dump, "fixed"), row);
         if (json_integer_value(json_array_get(g, 0)) != json_integer_value(json_array_get(d, 0))) {
             say(r, at, false, "row %lld is masked in one pass and not in the other", (long long)row);
             return true;
@@ -101,7 +104,7 @@ static bool round_differs(TraceResult *r, int64_t at, const json_t *golden, cons
         if (json_equal(json_array_get(g, 3), json_array_get(d, 3))) continue;
         const double pg = real_at(g, 1), pd = real_at(d, 1), bound = fmin(b->ratio, b->delta * exp(-real_at(g, 2)));   /* [DRA-5] */
         const bool by_a_hair = b->exact ? pg < 0.5 + b->error : fabs(pg - bound) <= 2 * b->error;
-        say(r, at, d && fabs(pg - pd) <= b->error && by_a_hair, "candidate %zu (token %lld) is accepted by the %s only: p %.9g in the golden, %.9g in the dump", i + 1,
+        say(r, at, d && near_by_rounding(pg, pd, b->error) && by_a_hair, "candidate %zu (token %lld) is accepted by the %s only: p %.9g in the golden, %.9g in the dump", i + 1,
             (long long)json_integer_value(json_array_get(g, 0)), json_is_true(json_array_get(g, 3)) ? "golden" : "dump", pg, pd);
         return true;
     }
@@ -129,7 +132,7 @@ static bool step_differs(TraceResult *r, int64_t at, const json_t *golden, const
     }
     if (same(golden, dump, "id")) return false;
     const double pg = json_number_value(json_object_get(golden, "p")), pd = json_number_value(json_object_get(dump, "p"));
-    say(r, at, pg > 0 && fabs(pg - pd) <= b->error && pg < 0.5 + b->error, "token %lld (p %.6g) in the golden, %lld (p %.6g) in the dump",
+    say(r, at, pg > 0 && near_by_rounding(pg, pd, b->error) && pg < 0.5 + b->error, "token %lld (p %.6g) in the golden, %lld (p %.6g) in the dump",
         (long long)json_integer_value(json_object_get(golden, "id")), pg, (long long)json_integer_value(json_object_get(dump, "id")), pd);
     return true;
 }
