@@ -185,8 +185,8 @@ static void as_the_hypothesis(const char *model_path, const char *folder, const 
 
 /* ---- one diff ----------------------------------------------------------------------------------------------------------- */
 
-/* Says in detail what came out; true: the verdict is that, and the first divergence there (NULL: none). */
-static bool diff_says(CloverNumerics profile, const char *step, const char *probe, char *detail, size_t room) {
+/* Says in detail what came out; true: the verdict is that, the first divergence there (NULL: none), and the mistake named (NULL: not asked). */
+static bool diff_says(CloverNumerics profile, const char *step, const char *probe, const char *named, char *detail, size_t room) {
     CloverError err;
     Bundle bundle = { 0 };
     DiffResult r = { .first = -1 };
@@ -202,7 +202,13 @@ static bool diff_says(CloverNumerics profile, const char *step, const char *prob
     if (!ok) snprintf(detail, room, "%.400s", err.text);
     else if (first) snprintf(detail, room, "differs at %s %s, added %.2g of %.2g", first->step, first->probe, first->added.rms, first->budget_rms);
     else snprintf(detail, room, "%s, %lld arrays", verdict_name(r.verdict), (long long)r.n_probes);
-    if (ok) ok = probe ? first && strcmp(first->step, step) == 0 && strcmp(first->probe, probe) == 0 : r.verdict == DIFF_CONFORMS;
+    const Diagnosis *g = r.n_diagnoses ? r.diagnosis : NULL;
+    if (ok && g) {
+        const size_t used = strlen(detail);
+        snprintf(detail + used, room - used, "; %s, residual %.2g, floor %.2g", g->hypothesis, g->residual, g->floor);
+    }
+    const bool right_name = !named || (probe ? g && strcmp(g->hypothesis, named) == 0 && g->rank == DIAGNOSIS_CAUSE && (r.n_diagnoses == 1 || g[1].rank != DIAGNOSIS_ALIKE) : !g);
+    if (ok) ok = right_name && (probe ? first && strcmp(first->step, step) == 0 && strcmp(first->probe, probe) == 0 : r.verdict == DIFF_CONFORMS);
     diff_free(&r);
     bundle_close(&bundle);
     return ok;
@@ -233,7 +239,7 @@ static void one_engine(const char *model_path, const char *folder, EngineTold *t
         for (int wide = 0; wide < (rounds ? 2 : 1); wide++) {
             if (rounds && !wide && v == IN_F16) continue;    /* what bf16 rounds is near what float16 does: neither verdict is due */
             snprintf(what, sizeof what, "%s %s%s", folder, variant_names[v], wide ? ", profile bf16" : "");
-            bool ok = diff_says(wide ? CLOVER_BF16 : CLOVER_F32, k < KINDS ? kinds[k].step : NULL, wide ? NULL : probe, detail, sizeof detail);
+            bool ok = diff_says(wide ? CLOVER_BF16 : CLOVER_F32, k < KINDS ? kinds[k].step : NULL, wide ? NULL : probe, v == IN_F16 ? NULL : rounds ? "rounding: bf16 residual" : kind, detail, sizeof detail);
             told(user, ok || k == KINDS, what, detail);      /* of a kind that is not known, any verdict is news */
         }
     }

@@ -56,7 +56,7 @@ static const BundleCase *case_of(const DiffRun *d, const ProbeResult *r) {
 
 static bool needs_the_whole_case(const DiffRun *d) {
     for (int i = 0; i < d->n_force; i++)
-        if (d->force[i].h->at || d->force[i].h->observe) return true;
+        if (d->force[i].h->kind == HYPOTHESIS_STATE) return true;
     return false;
 }
 
@@ -88,9 +88,16 @@ static void try_them(Search *s, const Hypothesis *h, const Hypothesis *with) {
     if (tried.explains > 0) s->tried[s->n++] = tried;
 }
 
+/* At one of these stages, or, of a state fault, in what they read of an earlier step. */
 static bool may_enter(const Hypothesis *h, uint64_t stages) {
-    for (size_t i = 0; stage_at(i); i++)
-        if ((stages >> i & 1) && hypothesis_enters(h, stage_at(i))) return true;
+    static const struct { const char *reader, *reads[3]; } carried[] = { { "attn.context", { "attn.k_rope", "attn.v" } }, { "gdn.conv", { "gdn.qkv" } }, { "gdn.mixed", { "gdn.state" } } };
+    for (size_t i = 0; stage_at(i); i++) {
+        if (!(stages >> i & 1)) continue;
+        if (hypothesis_enters(h, stage_at(i))) return true;
+        for (size_t k = 0; h->kind == HYPOTHESIS_STATE && k < sizeof carried / sizeof *carried; k++)
+            for (int r = 0; strcmp(carried[k].reader, stage_at(i)) == 0 && r < 3 && carried[k].reads[r]; r++)
+                if (hypothesis_enters(h, carried[k].reads[r])) return true;
+    }
     return false;
 }
 
@@ -226,7 +233,8 @@ static bool choose(Search *s, int divergence, DiffResult *after) {
         DiffResult this;
         evaluated++;
         evaluate(s, t, &this);
-        if (best && (t->left > best->left || (t->left == best->left && t->residual >= best->residual))) {
+        const bool simpler = best && (t->layer < 0) > (best->layer < 0), less_simple = best && (t->layer < 0) < (best->layer < 0);
+        if (best && (t->left > best->left || (t->left == best->left && !simpler && (less_simple || t->residual >= best->residual)))) {
             diff_free(&this);
             continue;
         }
@@ -240,7 +248,7 @@ static bool choose(Search *s, int divergence, DiffResult *after) {
         for (int i = 0; i < s->n; i++) {
             const Tried *t = &s->tried[i];
             if (t == best || t->left < 0) continue;
-            const bool same = t->left == best->left && t->first == best->first && t->residual <= CLOSE * best->residual;
+            const bool same = t->left == best->left && t->first == best->first && t->layer == best->layer && t->residual <= CLOSE * best->residual;
             if (same != (alike == 1)) continue;
             report(s, t, divergence, same ? DIAGNOSIS_ALIKE : DIAGNOSIS_RUNNER_UP);
             if (same && s->d->err->status == CLOVER_OK) {

@@ -120,7 +120,7 @@ static void print_one_diagnosis(const DiffResult *r, int64_t at, const Bundle *b
     if (g->layer >= 0) snprintf(only, sizeof only, ", in layer %lld only", (long long)g->layer);
     if (g->rank == DIAGNOSIS_ALIKE) printf("            or it %s%s [%s] (%s): on this data the two are alike; to tell: %s\n", g->says, only, g->clause, g->hypothesis, *g->tells ? g->tells : "another run");
     else if (g->rank == DIAGNOSIS_RUNNER_UP)
-        printf("            runner-up: %s%s explains %s as well, but leaves %lld stages\n", g->hypothesis, only, g->probe, (long long)g->left);
+        printf("            runner-up: %s%s explains %s as well; with it %lld stages differ still\n", g->hypothesis, only, g->probe, (long long)g->left);
     else if (g->rank == DIAGNOSIS_PARTIAL)
         printf("diagnosis   not at the floor: %s (%s) explains %.1f%% of %s; residual %.2g, floor %.2g\n", g->hypothesis, g->says, 100 * g->explains, where, g->residual, g->floor);
     else {
@@ -131,7 +131,7 @@ static void print_one_diagnosis(const DiffResult *r, int64_t at, const Bundle *b
         else printf("            with that the reference gives %s to %.2g (floor %.2g); explains %.4g%%\n", where, g->residual, g->floor, 100 * g->explains);
         if (*g->lint)
             printf("            the file may be the cause as well as the engine: clover lint %s (%s); %s\n", b->model_path, g->lint,
-                   *r->engine_file ? r->engine_file : "the dump does not say which file its engine ran");
+                   r->engine_file && *r->engine_file ? r->engine_file : "the dump does not say which file its engine ran");
     }
 }
 
@@ -255,5 +255,5 @@ json_t *diff_json(const DiffResult *r, const Bundle *b) {
             json_array_append_new(traces, json_pack("{s:s, s:b, s:b, s:I, s:s}", "case", r->trace[i].case_name, "differs", (int)r->trace[i].differs, "explained",
                                                     (int)r->trace[i].explained, "step", (json_int_t)r->trace[i].step, "text", r->trace[i].text));
     return json_pack("{s:s, s:s, s:{s:f, s:f}, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "verdict", verdict_name(r->verdict), "profile", r->profile, "margin", "rms", r->margin_rms, "max",
-                     r->margin_max, "first", first_json(r), "diagnosis", diagnosis_json(r), "engine_file", *r->engine_file ? json_string(r->engine_file) : json_null(), "features", features, "traces", traces, "notes", notes, "not_compared", not_compared, "probes", probes);
+                     r->margin_max, "first", first_json(r), "diagnosis", diagnosis_json(r), "engine_file", r->engine_file && *r->engine_file ? json_string(r->engine_file) : json_null(), "features", features, "traces", traces, "notes", notes, "not_compared", not_compared, "probes", probes);
 }
