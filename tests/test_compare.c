@@ -65,6 +65,13 @@ START_TEST(drifts_are_named) {
         if (type == 0) assert_named(compare(GOOD_HF, path, 1), _i, false);
         if (type == 2) assert_named(compare(path, GOOD_GGUF, 1), _i, true);
         if (type == 0) assert_named(compare(GOOD_GGUF, path, 1), _i, false);
+        if (type == 0 && (drifts[_i].drift == drift_raw_a_log || drifts[_i].drift == drift_norms_plain)) {       /* not the right file's form applied twice */
+            size_t i;
+            json_t *row;
+            const json_t *rows = compare(path, GOOD_GGUF, 1);
+            json_array_foreach(rows, i, row)
+                if (text_of_row(row, "transform")) ck_assert_str_eq(text_of_row(row, "transformed"), path);
+        }
         edit_free(e);
     }
 } END_TEST
@@ -77,6 +84,16 @@ START_TEST(two_transforms_at_once) {
     const json_t *rows = compare(edit_write(e), GOOD_HF, 1), *row = row_of(rows, "blk.1.ssm_a");
     ck_assert_str_eq(text_of_row(row, "transform"), "exp, heads permuted");
     ck_assert_ptr_nonnull(strstr(text_of_row(row_of(rows, "blk.1.attn_gate.weight"), "detail"), "grouped"));     /* not just any order */
+    edit_free(e);
+} END_TEST
+
+/* Rows and columns at once. */
+START_TEST(heads_and_taps) {
+    Edit *e = edit_gguf();
+    drift_heads(e);
+    drift_conv(e);
+    const json_t *rows = compare(edit_write(e), GOOD_HF, 1);
+    ck_assert_str_eq(text_of_row(row_of(rows, "blk.1.ssm_conv1d.weight"), "transform"), "heads permuted, reversed");
     edit_free(e);
 } END_TEST
 
@@ -235,6 +252,7 @@ Suite *compare_suite(void) {
     tcase_add_checked_fixture(c, NULL, forget);
     tcase_add_loop_test(c, drifts_are_named, 0, DRIFTS);
     tcase_add_test(c, two_transforms_at_once);
+    tcase_add_test(c, heads_and_taps);
     tcase_add_test(c, any_order_of_heads);
     tcase_add_test(c, gate_and_up_in_one_tensor);
     tcase_add_test(c, right_exports_are_faithful);

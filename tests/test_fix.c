@@ -246,6 +246,14 @@ START_TEST(token_table_is_filled_up) {
     edit_free(e);
 } END_TEST
 
+/* A good file's word counts more than what was done on the caller's. */
+START_TEST(a_wrong_word_is_taken_back) {
+    assert_run(cmd_fix, say(GOOD_GGUF, "a.gguf", "--only head-order,conv-reversed"), 0, "head-order");
+    ck_assert(!same_files(in_folder(folder, "a.gguf"), GOOD_GGUF));
+    assert_run(cmd_fix, say(in_folder(folder, "a.gguf"), "b.gguf", LIKE_HF), 0, "conv-reversed");
+    ck_assert(same_files(in_folder(folder, "b.gguf"), GOOD_GGUF));
+} END_TEST
+
 /* --only keeps to what it names. */
 START_TEST(only_what_was_asked_for) {
     Edit *e = edit_gguf();
@@ -365,6 +373,7 @@ Suite *fix_suite(void) {
     tcase_add_test(c, partial_diffusion);
     tcase_add_test(c, precision_is_lent);
     tcase_add_test(c, token_table_is_filled_up);
+    tcase_add_test(c, a_wrong_word_is_taken_back);
     tcase_add_test(c, only_what_was_asked_for);
     tcase_add_test(c, stuck_columns_are_said);
     tcase_add_test(c, split_files);

@@ -97,8 +97,10 @@ static CloverStatus compare_one(Compare *c, int64_t role, CloverError *err) {
     r->of_second = hf_second;
     c->n++;
     if (compare_role(&c->file[hf_second], &c->file[!hf_second], &c->roles, role, c->config, &r->match, err) != CLOVER_OK) return err->status;
-    if (r->match.relation != RELATION_DIFFERENT) return CLOVER_OK;
-    Match back;                                          /* either may be the drifted one */
+    const ValueForm form = r->match.transform.value;
+    const bool doubled = form == VALUE_MINUS_1 || form == VALUE_LOG_NEG || form == VALUE_NEG_LOG_NEG;
+    if (r->match.relation != RELATION_DIFFERENT && !(doubled && c->file[0].form == c->file[1].form)) return CLOVER_OK;
+    Match back;                                          /* either may be the drifted one: of two readings, a form left out is likelier than one applied twice */
     if (compare_role(&c->file[!hf_second], &c->file[hf_second], &c->roles, role, c->config, &back, err) != CLOVER_OK) return err->status;
     if (back.relation == RELATION_DIFFERENT) transform_free(&back.transform);
     else {

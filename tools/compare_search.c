@@ -111,7 +111,7 @@ static bool move_q_k(Transform *t, const RoleView *of, const CloverConfig *c, Cl
 }
 
 static bool move_taps(Transform *t, const RoleView *of, CloverError *err) {
-    if (!is_conv(of) || of->rows == 1 || !(t->col = new_map(of->cols, err))) return false;
+    if (!is_conv(of) || t->col || of->rows == 1 || !(t->col = new_map(of->cols, err))) return false;
     for (int64_t i = 0; i < of->cols; i++) t->col[i] = of->cols - 1 - i;
     return true;
 }
@@ -220,8 +220,17 @@ static void try_experts(Search *s, Transform t) {
 
 /* ---- other orders -------------------------------------------------------------------------------------------------------- */
 
+/* A conv's heads are rows and its taps columns: both may be moved. */
+static void try_heads_and_taps(Search *s, Transform t, Known heads) {
+    if (s->found || s->err->status != CLOVER_OK || !transform_known(heads, s->right, s->c, &t, s->err)) return;
+    if (transform_known(TAPS_REVERSED, s->right, s->c, &t, s->err)) try_from(s, s->other, t);
+    else transform_free(&t);
+}
+
 static void try_rows(Search *s, Transform t) {
     try_known(s, t, TAPS_REVERSED);
+    try_heads_and_taps(s, t, HEADS_GROUPED);
+    try_heads_and_taps(s, t, HEADS_TILED_TWICE);
     try_known(s, t, QUERY_GATE_FLAT);
     try_known(s, t, QUERY_GATE_SWAPPED);
     try_known(s, t, Q_K_SWAPPED);

@@ -56,6 +56,7 @@ typedef struct Fix {
     CloverError *err;
 } Fix;
 
+#define FIX_MENDED "clover.mended"   /* the mends that were done on the caller's word alone */
 #define FIX_STUCK "the columns of ssm_out cannot move, its blocks straddle heads; write the file again from its source"
 
 /* ---- the plan (fix_plan.c) ------------------------------------------------------------------------------------------ */

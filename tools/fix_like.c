@@ -14,6 +14,7 @@ static LintId id_of(const RoleOf *role, const Match *m) {
         if (strcmp(role->what.gguf[0], "ssm_norm.weight") == 0) return HEAD_NORM_SHIFTED;
         return m->transform.value == VALUE_PLUS_1 ? NORM_SHIFT_MISSING : NORM_SHIFT_TWICE;
     }
+    if (strcmp(name, "heads permuted, reversed") == 0 && !role->what.diffusion) return CONV_REVERSED;      /* and head-order: one tensor, one mend */
     if (strstr(name, "heads permuted")) return role->what.diffusion ? DIFFUSION_HEAD_ORDER : HEAD_ORDER;
     if (strstr(name, "experts permuted")) return EXPERT_ORDER;
     if (strstr(name, "reversed")) return CONV_REVERSED;
@@ -136,6 +137,7 @@ static void mend_role(Fix *x, int64_t role) {
 
 CloverStatus fix_like(Fix *x) {
     for (int64_t i = 0; i < x->roles.n && x->err->status == CLOVER_OK; i++) mend_role(x, i);
+    if (x->changes && fix_key(x, FIX_MENDED)) fix_drop_key(x, FIX_MENDED);       /* the good file's word counts now */
     if (x->stuck_told) fix_cannot(x, HEAD_ORDER, "%lld tensors: " FIX_STUCK, (long long)x->stuck_told);
     return x->err->status;
 }

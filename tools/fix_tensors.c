@@ -225,18 +225,16 @@ static void fix_layouts(Fix *x) {
 
 /* ---- by the caller's word ----------------------------------------------------------------------------------------------------- */
 
-#define MENDED "clover.mended"
-
 /* Such a mend done twice would undo itself: the file remembers it. */
 static bool remembers(const Fix *x, const char *id) {
-    const FixKey *k = fix_key(x, MENDED);
+    const FixKey *k = fix_key(x, FIX_MENDED);
     for (uint64_t i = 0; k && k->bytes > 8 && i + strlen(id) <= k->bytes - 8; i++)
         if (memcmp((const char *)k->data + 8 + i, id, strlen(id)) == 0) return true;
     return false;
 }
 
 static void remember(Fix *x, const char *id) {
-    const FixKey *k = fix_key(x, MENDED);
+    const FixKey *k = fix_key(x, FIX_MENDED);
     Buffer b = { 0 };
     uint64_t n = 0;
     buffer_add(&b, &n, 8);
@@ -246,21 +244,31 @@ static void remember(Fix *x, const char *id) {
     }
     buffer_text(&b, id);
     n = b.n - 8;
-    if (b.no_memory) error_memory(x->err, MENDED, b.n);
+    if (b.no_memory) error_memory(x->err, FIX_MENDED, b.n);
     else {
         memcpy(b.data, &n, 8);
-        fix_set_key(x, MENDED, GGUF_STRING, GGUF_STRING, 1, b.data, b.n);
+        fix_set_key(x, FIX_MENDED, GGUF_STRING, GGUF_STRING, 1, b.data, b.n);
     }
     buffer_free(&b);
 }
 
-static void move_known(Fix *x, LintId id, Known known, bool diffusion) {
+/* The mends that are one of compare's known transforms, each for the tensors that it concerns; a conv can have two of them. */
+static const struct { LintId id; Known known; bool diffusion; } told[] = {
+    { HEAD_ORDER, HEADS_GROUPED, false }, { Q_GATE_FLAT, QUERY_GATE_FLAT, false }, { CONV_REVERSED, TAPS_REVERSED, false },
+    { DIFFUSION_HEAD_ORDER, HEADS_GROUPED, true },
+};
+enum { TOLD = sizeof told / sizeof *told };
+
+static void move_as_told(Fix *x, const bool now[TOLD]) {
     for (int64_t i = 0; i < x->roles.n && x->err->status == CLOVER_OK; i++) {
         RoleView v;
-        if (x->roles.role[i].what.diffusion != diffusion) continue;
         FixTensor *t = tensor_of(x, i, &v);
         Transform move = { .from = -1 };
-        if (t && transform_known(known, &v, &x->config, &move, x->err)) fix_rearrange(x, t, &v, &move, id);
+        LintId id = LINT_IDS;
+        for (int k = 0; k < TOLD && t; k++)
+            if (now[k] && told[k].diffusion == x->roles.role[i].what.diffusion && transform_known(told[k].known, &v, &x->config, &move, x->err)) id = told[k].id;
+        if (id != LINT_IDS && x->err->status == CLOVER_OK) fix_rearrange(x, t, &v, &move, id);
+        else transform_free(&move);
     }
 }
 
@@ -281,19 +289,20 @@ static void swap_gate_up(Fix *x) {
 }
 
 static void fix_as_told(Fix *x) {
-    const LintId ids[] = { HEAD_ORDER, Q_GATE_FLAT, CONV_REVERSED, GATE_UP_SWAPPED, DIFFUSION_HEAD_ORDER };
-    for (size_t i = 0; i < sizeof ids / sizeof *ids && x->only_given && x->err->status == CLOVER_OK; i++) {
-        const char *name = lint_id_name(ids[i]);
-        const int64_t before = x->changes;
-        if (!x->only[ids[i]] || remembers(x, name)) continue;
-        if (ids[i] == HEAD_ORDER && x->heads_stuck) fix_cannot(x, HEAD_ORDER, FIX_STUCK);
-        else if (ids[i] == HEAD_ORDER) move_known(x, ids[i], HEADS_GROUPED, false);
-        if (ids[i] == Q_GATE_FLAT) move_known(x, ids[i], QUERY_GATE_FLAT, false);
-        if (ids[i] == CONV_REVERSED) move_known(x, ids[i], TAPS_REVERSED, false);
-        if (ids[i] == GATE_UP_SWAPPED) swap_gate_up(x);
-        if (ids[i] == DIFFUSION_HEAD_ORDER) move_known(x, ids[i], HEADS_GROUPED, true);
-        if (x->changes > before) remember(x, name);
+    bool now[TOLD], any = false;
+    const int64_t before = x->changes;
+    for (int k = 0; k < TOLD; k++) {
+        now[k] = x->only_given && x->only[told[k].id] && !remembers(x, lint_id_name(told[k].id));
+        if (now[k] && told[k].id == HEAD_ORDER && x->heads_stuck) { now[k] = false; fix_cannot(x, HEAD_ORDER, FIX_STUCK); }
+        any |= now[k];
     }
+    if (any) move_as_told(x, now);
+    for (int k = 0; k < TOLD && x->changes > before; k++)
+        if (now[k]) remember(x, lint_id_name(told[k].id));
+    const bool swap = x->only_given && x->only[GATE_UP_SWAPPED] && !remembers(x, lint_id_name(GATE_UP_SWAPPED));
+    const int64_t before_swap = x->changes;
+    if (swap) swap_gate_up(x);
+    if (x->changes > before_swap && x->err->status == CLOVER_OK) remember(x, lint_id_name(GATE_UP_SWAPPED));
     if (x->only_given && x->only[EXPERT_ORDER]) fix_cannot(x, EXPERT_ORDER, "which order is right shows --like GOOD alone");
 }
 
