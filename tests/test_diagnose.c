@@ -178,6 +178,31 @@ START_TEST(an_unknown_mistake) {
 }
 END_TEST
 
+/* An engine of bf16 throughout under f32, and one whose residual stream alone is stored so. */
+static void add_rounded(Run *run, const double *y, int64_t n, double *h) {
+    trunk_rules.add(run, y, n, h);
+    for (int64_t i = 0; i < n; i++) h[i] = round_to_type(DT_BF16, h[i]);
+}
+static void set_rounded(EngineRules *r) { r->trunk.add = add_rounded; }
+static const Fault rounded = { .name = "residual in bf16", .rules = set_rounded };
+
+START_TEST(rounding_is_no_mistake) {
+    Judged *j = judged_new("b-hf");      /* its embedding is bf16 already */
+    Engine e = engine_of(&shapes[1], NULL, DT_F32);
+    j->options.no_diagnosis = false;
+    for (int residual = 0; residual < 2; residual++) {
+        e.numerics = residual ? CLOVER_EXACT : CLOVER_BF16;
+        e.fault = residual ? &rounded : NULL;
+        engine_dump(j->model, &e, judged_folder);
+        const DiffResult *r = judge(j);
+        ck_assert_int_eq(r->verdict, DIFF_DIFFERS);
+        ck_assert_int_ge(r->n_diagnoses, 1);
+        ck_assert_str_eq(r->diagnosis[0].hypothesis, residual ? "rounding: bf16 residual" : "rounding: bf16");
+    }
+    judged_free(j);
+}
+END_TEST
+
 /* Only in one layer, as when a file was mended half. */
 static int64_t calls;
 static void l2_mean_in_layer_1(Run *run, const GdnW *w, Gdn *a) {
@@ -248,6 +273,7 @@ Suite *diagnose_suite(void) {
     tcase_add_loop_test(more, two_mistakes, 0, (int)(sizeof pairs / sizeof *pairs));
     tcase_add_test(more, a_right_engine_has_none);
     tcase_add_test(more, an_unknown_mistake);
+    tcase_add_test(more, rounding_is_no_mistake);
     tcase_add_test(more, in_one_layer);
     tcase_add_test(more, diagnosis_as_json);
     suite_add_tcase(s, more);

@@ -78,6 +78,28 @@ static DiffResult result_of(ProbeResult *probes, int64_t n) {
     return (DiffResult){ .verdict = DIFF_CONFORMS, .profile = "f32", .margin_rms = 8, .margin_max = 16, .probe = probes, .n_probes = n, .first = -1 };
 }
 
+/* [DIA-4] What is named stands behind the first divergence, escaped. */
+START_TEST(the_diagnosis) {
+    ProbeResult p = probe_named("one", "commit", 0, "L00.gdn.q", 0);
+    Diagnosis named[2] = { { .hypothesis = "l2_mean", .clause = "ROW-2", .says = "normalises <q> & k", .lint = "", .case_name = "one", .step = "commit", .probe = "L00.gdn.q", .layer = 3,
+                             .rank = DIAGNOSIS_CAUSE, .residual = 2e-7, .floor = 1e-7 },
+                           { .hypothesis = "tie_takes_last", .clause = "AR-2", .says = "takes the last", .lint = "head-order", .case_name = "one", .probe = "trace", .layer = -1,
+                             .rank = DIAGNOSIS_ALIKE, .tells = "dump gdn.v" } };
+    DiffResult r = result_of(&p, 1);
+    write_page(&r, &one_bundle, NULL);
+    assert_lacks("<h2>Diagnosis");
+    r.diagnosed = true;
+    write_page(&r, &one_bundle, NULL);
+    assert_has("None of the known mistakes");
+    r.diagnosis = named, r.n_diagnoses = 2;
+    write_page(&r, &one_bundle, NULL);
+    assert_has("Your engine normalises &lt;q&gt; &amp; k, in layer 3 only [ROW-2] (<code>l2_mean</code>)");
+    assert_has("Or it takes the last");
+    assert_has("to tell: dump gdn.v");
+    assert_has("(head-order)");
+}
+END_TEST
+
 /* ---- one file, no network ------------------------------------------------------------------------------------------- */
 
 START_TEST(nothing_is_fetched_and_only_our_script_may_run) {
@@ -652,6 +674,7 @@ static Suite *diff_html_suite(void) {
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, nothing_is_fetched_and_only_our_script_may_run);
     tcase_add_test(c, text_of_files_is_escaped_everywhere);
+    tcase_add_test(c, the_diagnosis);
     tcase_add_test(c, the_first_line_is_the_verdict);
     tcase_add_test(c, the_first_divergence_has_its_place_and_its_numbers);
     tcase_add_test(c, choices_are_counted);

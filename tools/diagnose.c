@@ -296,7 +296,12 @@ static bool search(DiffRun *d, const DiffResult *now, int divergence, DiffResult
             named = choose(&s, divergence, after);
         }
         if (!named && d->err->status == CLOVER_OK) {
-            if (divergence == 0 && only_rounds(d)) diff_note(d, "rounding: under --profile bf16 this dump conforms; under %s no known mistake explains it", d->result->profile);
+            if (divergence == 0 && only_rounds(d)) {
+                Diagnosis *g = diagnosis_add(d, &hypothesis_bf16, r->case_name, r->step, r->probe, 0, DIAGNOSIS_CAUSE);
+                if (g) g->explains = 1, g->left = 0;
+                clover_snapshot_free(s.before);
+                return false;                /* nothing to put in force */
+            }
             for (int i = 0; i < s.n && i < 2; i++)
                 if (s.tried[i].explains >= A_PART) report(&s, &s.tried[i], divergence, DIAGNOSIS_PARTIAL);
             char ruled_out[512] = "";

@@ -260,6 +260,45 @@ static void put_first(Page *p) {
     html(p, "</section>\n");
 }
 
+static void put_diagnosis(Page *p) {
+    const DiffResult *r = p->result;
+    if (!r->diagnosed) return;
+    html(p, "<section id=diagnosis class=box><h2>Diagnosis</h2>");
+    if (r->n_diagnoses == 0) html(p, "<p>None of the known mistakes.");
+    else html(p, "<ul>");
+    for (int64_t i = 0; i < r->n_diagnoses; i++) {
+        static const char *const starts[] = { "Your engine ", "Or it ", "Runner-up: it ", "In part: it " };
+        const Diagnosis *g = &r->diagnosis[i];
+        html_format(p, "<li>%s", starts[g->rank]);
+        html_text(p, g->says);
+        if (g->layer >= 0) html_format(p, ", in layer %lld only", (long long)g->layer);
+        html_format(p, " [%s] (<code>", g->clause);
+        html_text(p, g->hypothesis);
+        html(p, "</code>), at <code>");
+        html_text(p, g->probe);
+        html(p, "</code> of ");
+        html_text(p, g->case_name);
+        if (g->step) {
+            html(p, "/");
+            html_text(p, g->step);
+            html(p, ": residual ");
+            html_number(p, g->residual, 2);
+            html(p, ", floor ");
+            html_number(p, g->floor, 2);
+        }
+        if (*g->lint) {
+            html(p, "; the file may be the cause as well: <code>clover lint</code> (");
+            html_text(p, g->lint);
+            html(p, ")");
+        }
+        if (*g->tells) {
+            html(p, "; to tell: ");
+            html_text(p, g->tells);
+        }
+    }
+    html(p, r->n_diagnoses ? "</ul></section>\n" : "</section>\n");
+}
+
 static void put_features(Page *p) {
     static const char *const classes[] = { "quiet", "good", "bad" }, *const marks[] = { "&ndash;", "&check;", "&cross;" };
     html(p, "<section id=features><h2>Features</h2><div class=scroll><table class=figures><thead><tr><th scope=col>feature<th scope=col>result<tbody>");
@@ -613,6 +652,7 @@ CloverStatus diff_html(const DiffResult *r, const Bundle *b, const char *dump, c
         put_verdict(&p);
         html(&p, "<main>\n");
         put_first(&p);
+        put_diagnosis(&p);
         put_features(&p);
         put_maps(&p);
         put_findings(&p);

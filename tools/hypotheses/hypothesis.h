@@ -47,6 +47,7 @@ bool hypothesis_enters(const Hypothesis *h, const char *stage);   /* is stage (w
 /* The parts of the catalogue, a file each. */
 typedef struct HypothesisList { const Hypothesis *h; int n; } HypothesisList;
 extern const HypothesisList hypotheses_rounding;           /* no mistakes, but what a diff may take for one; not in the catalogue */
+extern const Hypothesis hypothesis_bf16;                   /* nor is this one: bf16 throughout */
 extern const HypothesisList hypotheses_trunk, hypotheses_attention, hypotheses_gdn, hypotheses_preview, hypotheses_moe, hypotheses_parameters,
                             hypotheses_state, hypotheses_decoding;
 

@@ -30,4 +30,6 @@ static const Hypothesis all[] = {
     { .name = "rounding: f16 residual", .kind = HYPOTHESIS_STAGE, .clause = "LAY-2", .stages = "embed mixer_residual out", .says = "rounds its residual stream to float16",
       .right = "h <- h + y", .wrong = "h <- f16(h + y)", .shows = "2^-12 of the residual stream at every sum, and nothing else", .needs = "", .report = "", .lint = "", .rules = set_f16 },
 };
+const Hypothesis hypothesis_bf16 = { .name = "rounding: bf16", .kind = HYPOTHESIS_STAGE, .clause = "NUM-7", .stages = "", .says = "computes in bf16: under --profile bf16 this dump conforms",
+                                     .right = "", .wrong = "", .shows = "", .needs = "", .report = "", .lint = "" };
 const HypothesisList hypotheses_rounding = { all, sizeof all / sizeof *all };
