@@ -27,7 +27,7 @@ typedef struct Transform {
 void transform_free(Transform *t);
 
 /* The ones met in the wild. */
-typedef enum Known { HEADS_GROUPED, HEADS_TILED_TWICE, QUERY_GATE_FLAT, QUERY_GATE_SWAPPED, Q_K_SWAPPED, TAPS_REVERSED } Known;
+typedef enum Known { HEADS_GROUPED, HEADS_TILED_TWICE, QUERY_GATE_FLAT, QUERY_GATE_TWICE, QUERY_GATE_SWAPPED, Q_K_SWAPPED, TAPS_REVERSED } Known;
 /* Adds its maps, name and detail to t. False, and t as it was: it does not concern this role or moves nothing; err: no memory. */
 bool transform_known(Known known, const RoleView *of, const CloverConfig *config, Transform *t, CloverError *err);
 

@@ -89,12 +89,14 @@ static bool move_value_heads(Transform *t, const RoleView *of, const CloverConfi
 }
 
 /* Query and gate rows: right are, head by head, [width query | width gate]. [ATT-1] */
-static bool move_query_gate(Transform *t, const RoleView *of, const CloverConfig *c, bool flat, CloverError *err) {
+static bool move_query_gate(Transform *t, const RoleView *of, const CloverConfig *c, Known known, CloverError *err) {
     const int64_t H = c->heads, w = c->head_width;
-    if (strcmp(of->role->what.gguf[0], "attn_q.weight") != 0 || (flat && H < 2) || !(t->row = new_map(of->rows, err))) return false;
+    if (strcmp(of->role->what.gguf[0], "attn_q.weight") != 0 || (known != QUERY_GATE_SWAPPED && H < 2) || !(t->row = new_map(of->rows, err))) return false;
     for (int64_t i = 0; i < of->rows; i++) {
-        const int64_t h = i / (2 * w), part = i / w % 2, k = i % w;
-        t->row[i] = flat ? (part * H + h) * w + k : (h * 2 + 1 - part) * w + k;
+        const int64_t h = i / (2 * w), part = i / w % 2, k = i % w, flat = (part * H + h) * w + k;
+        if (known == QUERY_GATE_FLAT) t->row[i] = flat;
+        else if (known == QUERY_GATE_TWICE) t->row[flat] = i;
+        else t->row[i] = (h * 2 + 1 - part) * w + k;
     }
     return true;
 }
@@ -121,6 +123,7 @@ bool transform_known(Known known, const RoleView *of, const CloverConfig *c, Tra
         [HEADS_GROUPED]      = { "heads permuted", "grouped where the format tiles them" },
         [HEADS_TILED_TWICE]  = { "heads permuted", "tiled once more than the format has them" },
         [QUERY_GATE_FLAT]    = { "split", "all query rows, then all gate rows, where each head has its own" },
+        [QUERY_GATE_TWICE]   = { "split", "query and gate rows dealt out head by head though they were so already" },
         [QUERY_GATE_SWAPPED] = { "swapped", "each head's gate rows before its query rows" },
         [Q_K_SWAPPED]        = { "swapped", "the q rows and the k rows" },
         [TAPS_REVERSED]      = { "reversed", "the conv's taps" },
@@ -128,7 +131,7 @@ bool transform_known(Known known, const RoleView *of, const CloverConfig *c, Tra
     bool moves = false;
     switch (known) {
     case HEADS_GROUPED: case HEADS_TILED_TWICE: moves = move_value_heads(t, of, c, known == HEADS_GROUPED, err); break;
-    case QUERY_GATE_FLAT: case QUERY_GATE_SWAPPED: moves = move_query_gate(t, of, c, known == QUERY_GATE_FLAT, err); break;
+    case QUERY_GATE_FLAT: case QUERY_GATE_TWICE: case QUERY_GATE_SWAPPED: moves = move_query_gate(t, of, c, known, err); break;
     case Q_K_SWAPPED: moves = move_q_k(t, of, c, err); break;
     case TAPS_REVERSED: moves = move_taps(t, of, err); break;
     }
@@ -232,6 +235,7 @@ static void try_rows(Search *s, Transform t) {
     try_heads_and_taps(s, t, HEADS_GROUPED);
     try_heads_and_taps(s, t, HEADS_TILED_TWICE);
     try_known(s, t, QUERY_GATE_FLAT);
+    try_known(s, t, QUERY_GATE_TWICE);
     try_known(s, t, QUERY_GATE_SWAPPED);
     try_known(s, t, Q_K_SWAPPED);
 }

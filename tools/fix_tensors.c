@@ -109,13 +109,18 @@ static int64_t moved(const int64_t *map, int64_t n) {
 
 static void tell(Fix *x, const FixTensor *t, LintId id) {
     const Transform *m = &t->t;
+    char what[160] = "";
     if (t->how == FIX_VALUES && m->value != VALUE_AS_IT_IS && dtype_info(t->view.type)->block == 1) {
         const float before = role_element(&t->view, 0, 0, 0);
-        fix_say(x, id, "%s: %s: %lld values, the first %.7g -> %.7g", t->name, m->detail, (long long)(t->view.rows * t->view.cols), (double)before,
-                (double)value_in_form(m->value, before));
-    } else
-        fix_say(x, id, "%s: %s: %lld rows, %lld columns, %lld experts moved", t->name, m->detail, (long long)moved(m->row, t->view.rows),
-                (long long)moved(m->col, t->view.cols), (long long)moved(m->expert, t->view.experts));
+        snprintf(what, sizeof what, ": %lld values, the first %.7g -> %.7g", (long long)(t->view.rows * t->view.cols), (double)before, (double)value_in_form(m->value, before));
+    }
+    const struct { const char *name; const int64_t *map; int64_t n; } moves[] = { { "rows", m->row, t->view.rows }, { "columns", m->col, t->view.cols }, { "experts", m->expert, t->view.experts } };
+    for (int i = 0; i < 3; i++) {
+        const size_t used = strlen(what);
+        const int64_t count = moved(moves[i].map, moves[i].n);
+        if (count) snprintf(what + used, sizeof what - used, "%s%lld of %lld %s moved", used ? ", " : ": ", (long long)count, (long long)moves[i].n, moves[i].name);
+    }
+    fix_say(x, id, "%s: %s%s", t->name, m->detail, what);
 }
 
 /* Takes *view and *t over, whatever comes of it. */
