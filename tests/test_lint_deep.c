@@ -7,7 +7,7 @@
 #include "../tools/lint_reading.h"
 #include "../tools/tools.h"
 
-enum { COMMITTED = 48, BLOCK = 16, BLOCKS = 3, ROWS = COMMITTED + BLOCKS * BLOCK, UNCLEAR = 30 };
+enum { COMMITTED = 48, BLOCK = 16, BLOCKS = 3, ROWS = COMMITTED + BLOCKS * BLOCK, UNCLEAR = 30, LITTLE = 16 };
 
 /* ids [ROWS] */
 static void models_own_text(int32_t *ids, uint64_t seed) {
@@ -145,7 +145,7 @@ START_TEST(good_file_is_left_alone) {
     Report r = { 0 };
     go_deep(GOOD_GGUF, true, ROWS, &r);
     assert_only_in(&r, LINT_IDS, NOTE, "");
-    assert_remark(&r, "readings tried on 96 rows");
+    assert_remark(&r, "17 readings tried; of 47 committed rows");
     report_free(&r);
 } END_TEST
 
@@ -247,14 +247,14 @@ START_TEST(folder_with_tiled_heads) {
 /* Random weights and a text that is not theirs: nothing is called, and it is said that nothing can be. */
 START_TEST(random_weights_are_undecidable) {
     Report r = { 0 };
-    go_deep(GOOD_GGUF, false, ROWS, &r);
+    go_deep(GOOD_GGUF, false, LITTLE, &r);
     assert_only_in(&r, LINT_IDS, NOTE, "");
     assert_remark(&r, "undecidable");
     report_free(&r);
     Edit *e = edit_gguf();
     group_trunk(e);
     reverse_taps(e);
-    go_deep(edit_write(e), false, ROWS, &r);
+    go_deep(edit_write(e), false, LITTLE, &r);
     assert_only_in(&r, LINT_IDS, NOTE, "");
     assert_remark(&r, "none is better than chance");
     report_free(&r);
@@ -279,7 +279,7 @@ START_TEST(what_cannot_run_is_said) {
     e = edit_gguf();
     edit_drop_key(e, "tokenizer.ggml.tokens");
     edit_u32(e, "tokenizer.ggml.mask_token_id", 261);
-    go_deep(edit_write(e), false, ROWS, &r);
+    go_deep(edit_write(e), false, LITTLE, &r);
     assert_remark(&r, "no tokenizer");
     report_free(&r);
     edit_free(e);

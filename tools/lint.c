@@ -52,18 +52,18 @@ int cmd_lint(int argc, char **argv) {
     bool json = false, deep = false;
     ArgText text = { 0 };
     ArgIds ids = { 0 };
-    DeepOptions d = { .rows = 128 };
+    DeepOptions d = { .rows = 512 };
     const ArgOption options[] = {
         { .name = "MODEL", .kind = ARG_POSITIONAL, .target = &path, .required = true,
           .help = "a .gguf (any part of a split one), or a folder with config.json and *.safetensors" },
         { .name = "json", .kind = ARG_FLAG, .target = &json, .help = "print JSON" },
         { .kind = ARG_HEADING, .help = "What headers and values cannot show" },
-        { .name = "deep", .kind = ARG_FLAG, .target = &deep, .help = "try other readings of the weights on a few rows of text" },
+        { .name = "deep", .kind = ARG_FLAG, .target = &deep, .help = "try other readings of the weights on a few questions and answers" },
         { .name = "text", .kind = ARG_TEXT, .target = &text, .value = "TEXT", .excludes = 1,
-          .help = "the text (a few sentences of English), or @FILE" },
+          .help = "the text, or @FILE (questions and answers)" },
         { .name = "ids", .kind = ARG_IDS, .target = &ids, .value = "LIST", .excludes = 1,
           .help = "the text as ids, for a model without a tokenizer" },
-        { .name = "rows", .kind = ARG_INT, .target = &d.rows, .value = "N", .min = 16, .max = 4096, .help = "rows of it that are read (128)" },
+        { .name = "rows", .kind = ARG_INT, .target = &d.rows, .value = "N", .min = 16, .max = 4096, .help = "rows of it that are read (512)" },
     };
     const ArgCommand command = { .name = "lint", .usage = "MODEL [options]",
         .summary = "Names what is wrong with a model file, by its header and all its values: what it is, in which tensors, by which numbers,\n"
