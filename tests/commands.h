@@ -2,7 +2,9 @@
 #ifndef CLOVER_TEST_COMMANDS_H
 #define CLOVER_TEST_COMMANDS_H
 
+#include <fcntl.h>
 #include <jansson.h>
+#include "failing_malloc.h"
 #include "files.h"
 #include "../tools/tools.h"
 
@@ -60,5 +62,35 @@ static inline bool same_files(const char *a, const char *b) {
 }
 
 static inline bool is_there(const char *path) { return access(path, F_OK) == 0; }
+
+/* The command, with memory that runs out after ever more allocations until it does no more: each time code 71, nothing leaked (what
+ * aligned_alloc gives is not counted, so fewer may be left than before), and the file out (NULL: none) not there. fine: the code it
+ * ends with. */
+static inline void assert_survives_without_memory(int (*cmd)(int, char **), const char *words, const char *out, int fine) {
+    char copy[2048], *argv[64], first[256] = "";
+    if (!malloc_can_fail()) { printf("skip %s: this allocator cannot be made to fail\n", words); return; }
+    fflush(stdout), fflush(stderr);
+    const int null = open("/dev/null", O_WRONLY), kept_out = dup(STDOUT_FILENO), kept_err = dup(STDERR_FILENO);
+    dup2(null, STDOUT_FILENO), dup2(null, STDERR_FILENO);
+    bool done = false;
+    int bad = 0;
+    for (long n = 0; !done && n < 1000000; n += n < 40 ? 1 : n / 4) {
+        int argc = 0;
+        snprintf(copy, sizeof copy, "%s", words);
+        for (char *p = strtok(copy, " "); p; p = strtok(NULL, " ")) argv[argc++] = p;
+        argv[argc] = NULL;
+        const long live = malloc_live;
+        malloc_fail_after(n, true);
+        const int code = cmd(argc, argv);
+        done = !malloc_recover();
+        const bool right = code == (done ? fine : 71) && malloc_live <= live && (!out || is_there(out) == done);
+        if (!right && bad++ == 0) snprintf(first, sizeof first, "after %ld: code %d, %ld not freed", n, code, malloc_live - live);
+        if (out) unlink(out);
+    }
+    fflush(stdout), fflush(stderr);
+    dup2(kept_out, STDOUT_FILENO), dup2(kept_err, STDERR_FILENO);
+    close(null), close(kept_out), close(kept_err);
+    ck_assert_msg(done && bad == 0, "%s: %d of the failures were not taken well: %s", words, bad, first);
+}
 
 #endif

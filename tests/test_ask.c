@@ -50,7 +50,7 @@ static bool any_shows(const json_t *all, const char *telltale) {
 
 /* Random weights answer nothing; both paths are asked where there are two, and one where there is one. */
 START_TEST(random_weights) {
-    json_t *all = run_json(cmd_ask, "ask " GOOD_GGUF " --json -n 12", 1);
+    json_t *all = run_json(cmd_ask, "ask " GOOD_GGUF " --json -n 8", 1);
     ck_assert_int_eq(json_integer_value(json_object_get(all, "asked")), 16);
     ck_assert_int_eq(json_integer_value(json_object_get(all, "right")), 0);
     json_decref(all);
@@ -77,7 +77,7 @@ START_TEST(garbage_is_named) {
             for (int64_t v = 0; v < 272; v++) edit_set(embedding, v * 64 + d, edit_get(embedding, v * 64 + d) * 0.1f + 30);
             edit_set(head, 71 * 64 + d, 9);
         }
-        snprintf(words, sizeof words, "ask %s --json -n 12", edit_write(e));
+        snprintf(words, sizeof words, "ask %s --json -n 8", edit_write(e));
         json_t *all = run_json(cmd_ask, words, 1);
         ck_assert_msg(any_shows(all, k == 0 ? "entropy near ln V" : "one token for ever"), "case %d", k);
         ck_assert(k == 0 || any_shows(all, "entropy near zero"));
@@ -103,6 +103,7 @@ START_TEST(refusals) {
 Suite *ask_suite(void) {
     Suite *s = suite_create("ask");
     TCase *c = tcase_create("ask");
+    tcase_set_timeout(c, 30);
     tcase_add_test(c, right_and_wrong);
     tcase_add_test(c, telltales);
     tcase_add_test(c, random_weights);

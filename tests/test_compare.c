@@ -246,6 +246,15 @@ START_TEST(numbers_are_compared) {
     assert_run(cmd_compare, "compare " GOOD_HF "/model.safetensors " GOOD_HF "/model.safetensors", 3, "config.json");
 } END_TEST
 
+START_TEST(out_of_memory) {
+    Edit *e = drifted(drift_heads, DT_F32);
+    snprintf(words, sizeof words, "compare %s %s", edit_write(e), GOOD_HF);
+    assert_survives_without_memory(cmd_compare, words, NULL, 1);
+    snprintf(words, sizeof words, "compare %s %s --json", edit_write(e), GOOD_HF);
+    assert_survives_without_memory(cmd_compare, words, NULL, 1);
+    edit_free(e);
+} END_TEST
+
 Suite *compare_suite(void) {
     Suite *s = suite_create("compare");
     TCase *c = tcase_create("compare");
@@ -262,6 +271,7 @@ Suite *compare_suite(void) {
     tcase_add_test(c, one_ulp);
     tcase_add_test(c, absent_extra_and_other_shapes);
     tcase_add_test(c, numbers_are_compared);
+    tcase_add_test(c, out_of_memory);
     suite_add_tcase(s, c);
     return s;
 }

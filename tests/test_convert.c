@@ -300,6 +300,12 @@ START_TEST(another_split_pattern_is_refused) {
     ck_assert(!is_there(in_folder(folder, "a.gguf")));
 } END_TEST
 
+START_TEST(out_of_memory) {
+    char out[2 * TEST_PATH];
+    snprintf(out, sizeof out, "%s/a.gguf", folder);
+    assert_survives_without_memory(cmd_convert, say(GOOD_HF, "a.gguf", "--type q4_0"), out, 0);
+} END_TEST
+
 Suite *convert_suite(void) {
     Suite *s = suite_create("convert");
     TCase *c = tcase_create("convert");
@@ -314,6 +320,7 @@ Suite *convert_suite(void) {
     tcase_add_test(c, for_llama_cpp_and_as_a_base_model);
     tcase_add_test(c, refusals_leave_nothing);
     tcase_add_test(c, another_split_pattern_is_refused);
+    tcase_add_test(c, out_of_memory);
     suite_add_tcase(s, c);
     return s;
 }

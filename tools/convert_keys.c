@@ -27,9 +27,11 @@ static json_t *load(const char *folder, const char *name, CloverError *err) {
     snprintf(path, sizeof path, "%s/%s", folder, name);
     if (read_whole_file(path, &text, &length, err) != CLOVER_OK) return NULL;
     json_error_t at;
+    errno = 0;
     json_t *value = json_loadb(text, length, 0, &at);
+    const bool no_memory = errno == ENOMEM;              /* jansson may call it a mistake in the text */
     free(text);
-    if (!value && !at.text[0]) error_memory(err, path, length);
+    if (!value && no_memory) error_memory(err, path, length);
     else if (!value) error_set(err, CLOVER_BAD_INPUT, "%s: line %d: not valid JSON: %s", path, at.line, at.text);
     return value;
 }

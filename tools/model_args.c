@@ -1,4 +1,5 @@
 /* model_args.c - opening a model as the command line asks. */
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include "../ref/error.h"
@@ -30,7 +31,9 @@ CloverStatus model_args_session(const ModelArgs *m, const CloverModel *model, in
 }
 
 CloverStatus json_holds_path(const char *path, CloverError *err) {
+    errno = 0;
     json_t *text = json_string(path);
     json_decref(text);
+    if (!text && errno == ENOMEM) return error_memory(err, path, 64);
     return text ? CLOVER_OK : error_set(err, CLOVER_USAGE, "--json: the path %s is not UTF-8, which JSON must be; give it under another name", path);
 }
