@@ -138,15 +138,20 @@ static void tell(Ask *a, int q, CloverMode mode, const char *answer, bool right,
     a->asked++;
     a->right += right;
     a->garbage += !right && telltales != 0;
-    if (!a->json) printf("%-7s %-5s %s\n              %s%s", mode_names[mode], right ? "right" : "WRONG", questions[q].text, name_show(answer, strlen(answer), shown), telltales ? "\n              shows: " : "");
+    if (!a->json) {
+        printf("%-7s %-5s %s\n              %s", mode_names[mode], right ? "right" : "WRONG", questions[q].text, name_show(answer, strlen(answer), shown));
+        if (telltales) printf("\n              shows: ");
+    }
     for (int bit = ONE_TOKEN, n = 0; bit <= SILENT; bit *= 2) {
         if (!(telltales & bit)) continue;
         json_array_append_new(names, json_string(telltale_name((Telltale)bit)));
         if (!a->json) printf("%s%s", n++ ? ", " : "", telltale_name((Telltale)bit));
     }
     if (!a->json) printf("\n");
-    json_array_append_new(a->answers, json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:o}", "question", questions[q].text, "expected", questions[q].expected, "mode", mode_names[mode],
-                                                "answer", answer, "right", (int)right, "telltales", names, "entropy", isfinite(entropy) ? json_real(entropy) : json_null()));
+    json_t *one = json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:o}", "question", questions[q].text, "expected", questions[q].expected,
+                            "mode", mode_names[mode], "answer", answer, "right", (int)right, "telltales", names,
+                            "entropy", isfinite(entropy) ? json_real(entropy) : json_null());
+    json_array_append_new(a->answers, one);
 }
 
 static CloverStatus ask_one(Ask *a, const CloverModel *model, int q, CloverMode mode, CloverError *err) {
@@ -161,7 +166,8 @@ static CloverStatus ask_one(Ask *a, const CloverModel *model, int q, CloverMode 
     int64_t n_prompt = 0, n = 0;
     o.mode = mode;
     o.max_tokens = a->max_tokens;
-    CloverStatus status = out && row ? clover_chat_text(&turn, 1, false, &text, err) : error_memory(err, "the answer", (size_t)a->max_tokens * 4 + (size_t)c->vocab * sizeof *row);
+    CloverStatus status = out && row ? clover_chat_text(&turn, 1, false, &text, err)
+        : error_memory(err, "the answer", (size_t)a->max_tokens * 4 + (size_t)c->vocab * sizeof *row);
     if (status == CLOVER_OK) status = clover_encode(tokenizer, text, strlen(text), true, &prompt, &n_prompt, err);
     if (status == CLOVER_OK) status = model_args_session(&a->model, model, run_args_capacity(&o, n_prompt), &session, err);
     if (status == CLOVER_OK) {
@@ -201,10 +207,14 @@ static CloverStatus ask(Ask *a, CloverError *err) {
     }
     clover_model_close(model);
     if (status != CLOVER_OK) return status;
-    if (!a->json) printf("%s%lld of %lld right: %s\n", denoises ? "" : "denoising is not possible with this file\n", (long long)a->right, (long long)a->asked, verdict(a));
+    if (!a->json) {
+        if (!denoises) printf("denoising is not possible with this file\n");
+        printf("%lld of %lld right: %s\n", (long long)a->right, (long long)a->asked, verdict(a));
+    }
     else {
         json_t *all = json_pack("{s:O, s:I, s:I, s:s}", "answers", a->answers, "right", (json_int_t)a->right, "asked", (json_int_t)a->asked, "verdict", verdict(a));
-        if (!all || json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0) status = error_set(err, CLOVER_SYSTEM, "cannot write the result as JSON (out of memory, or standard output is full)");
+        if (!all || json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0)
+            status = error_set(err, CLOVER_SYSTEM, "cannot write the result as JSON (out of memory, or standard output is full)");
         putchar('\n');
         json_decref(all);
     }

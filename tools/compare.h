@@ -62,6 +62,8 @@ CloverStatus compare_measure(const RoleView *right, const RoleView *other, const
 Relation measure_relation(const RoleView *right, const RoleView *other, const Measure *m, double *error, double *expected);
 /* The other file's row in the right place and form. scratch: [2, cols] */
 void transform_row(const RoleView *other, const Transform *t, int64_t e, int64_t r, float *out, float *scratch);
+/* Can values be stored as this type here? */
+bool type_has_encoder(DType type);
 /* Looks for a transform that makes other right; found: its relation is not different. */
 CloverStatus compare_search(const RoleView *right, const RoleView *other, const ModelFile *file, const RoleList *roles, int64_t role,
                             const CloverConfig *config, Match *match, bool *found, CloverError *err);

@@ -47,7 +47,7 @@ void transform_row(const RoleView *other, const Transform *t, int64_t e, int64_t
 /* The coarser of the two and its columns' way into its file: what it would hold of the finer one's row, and what that costs. */
 typedef struct Rounding { const RoleView *view; const int64_t *col; float *row; uint8_t *packed; } Rounding;
 
-static bool has_encoder(DType type) {
+bool type_has_encoder(DType type) {
     float zeros[256] = { 0 };
     uint8_t packed[1024];
     return quant_encode(type, zeros, dtype_info(type)->block, packed);
@@ -140,9 +140,11 @@ CloverStatus compare_measure(const RoleView *right, const RoleView *other, const
         Transform moved = *t;
         moved.value = VALUE_AS_IT_IS;
         float *x = room, *y = room + n, *scratch = room + 2 * n;
-        const bool other_coarser = b.rms > a.rms, ask = a.rms != b.rms && (a.rms == 0 || b.rms == 0 || dtype_info(a.type)->block == 1 || dtype_info(b.type)->block == 1);
+        const bool other_coarser = b.rms > a.rms;
+        const bool ask = a.rms != b.rms && (dtype_info(a.type)->block == 1 || dtype_info(b.type)->block == 1);
         const Rounding q = { other_coarser ? other : right, other_coarser ? t->col : NULL, room + 4 * n, packed };
-        const bool encodes = ask && q.view->value == VALUE_AS_IT_IS && t->value == VALUE_AS_IT_IS && !q.view->transposed && !t->transposed && has_encoder(q.view->type);
+        const bool plain = q.view->value == VALUE_AS_IT_IS && t->value == VALUE_AS_IT_IS && !q.view->transposed && !t->transposed;
+        const bool encodes = ask && plain && type_has_encoder(q.view->type);
         const int64_t step = rows > 0 && all > rows ? all / rows : 1, ask_step = all / step > EXPECTED_ROWS ? all / step / EXPECTED_ROWS * step : step;
         for (int64_t i = 0; i < all; i += step) {
             const int64_t e = i / right->rows, r = i % right->rows;

@@ -284,9 +284,11 @@ static void try_partners(Search *s, Transform t) {
 typedef struct Form { ValueForm value; const char *name, *detail; } Form;
 
 static int forms_of(const RoleOf *role, const Form **out) {
-    static const Form norm[] = { { VALUE_AS_IT_IS, "", "" }, { VALUE_PLUS_1, "shifted by 1", "w where 1 + w is meant" }, { VALUE_MINUS_1, "shifted by 1", "2 + w where 1 + w is meant" } };
+    static const Form norm[] = { { VALUE_AS_IT_IS, "", "" }, { VALUE_PLUS_1, "shifted by 1", "w where 1 + w is meant" },
+        { VALUE_MINUS_1, "shifted by 1", "2 + w where 1 + w is meant" } };
     static const Form head_norm[] = { { VALUE_AS_IT_IS, "", "" }, { VALUE_MINUS_1, "shifted by 1", "1 was added to the GDN head norm, which is a plain factor" } };
-    static const Form rate[] = { { VALUE_AS_IT_IS, "", "" }, { VALUE_NEG_EXP, "exp", "A_log where -exp(A_log) is meant" }, { VALUE_LOG_NEG, "exp", "-exp applied twice" },
+    static const Form rate[] = { { VALUE_AS_IT_IS, "", "" }, { VALUE_NEG_EXP, "exp", "A_log where -exp(A_log) is meant" },
+        { VALUE_LOG_NEG, "exp", "-exp applied twice" },
         { VALUE_NEG_LOG_NEG, "exp", "-exp(exp(A_log)) where -exp(A_log) is meant" } };
     static const Form other[] = { { VALUE_AS_IT_IS, "", "" } };
     if (role->what.form == ROLE_LAYER_NORM || role->what.form == ROLE_HEAD_NORM) { *out = norm; return 3; }

@@ -279,7 +279,8 @@ CloverStatus convert_put_tokenizer(const char *folder, int64_t vocab, GgufWriter
         for (int64_t id = 0; id < vocab; id++) v.type[id] = TYPE_UNUSED;
         collect(&v, root);
         if (v.beyond)
-            error_set(err, CLOVER_BAD_INPUT, "%s/tokenizer.json: %lld tokens have ids past the embedding's %lld rows", folder, (long long)v.beyond, (long long)vocab);
+            error_set(err, CLOVER_BAD_INPUT, "%s/tokenizer.json: %lld tokens have ids past the embedding's %lld rows", folder,
+                      (long long)v.beyond, (long long)vocab);
         gguf_put_string(w, "tokenizer.ggml.model", "gpt2");
         gguf_put_string(w, "tokenizer.ggml.pre", "qwen35");
         put_tokens(&v, w);

@@ -352,7 +352,8 @@ CloverStatus role_write(const RoleView *v, const HeadMap *rows, const HeadMap *c
         for (int64_t r = 0; r < v->rows && err->status == CLOVER_OK; r++) {
             role_row(v, e, head_unmap(rows, r), row, scratch);
             if (!all_finite(row, v->cols))
-                error_set(err, CLOVER_BAD_INPUT, "%s: row %lld of expert %lld has a value that is no finite number", role_view_name(v), (long long)head_unmap(rows, r), (long long)e);
+                error_set(err, CLOVER_BAD_INPUT, "%s: row %lld of expert %lld has a value that is no finite number", role_view_name(v),
+                          (long long)head_unmap(rows, r), (long long)e);
             for (int64_t c = 0; cols->width && c < v->cols; c++) moved[c] = row[head_unmap(cols, c)];
             if (err->status != CLOVER_OK) break;
             if (!quant_encode(type, cols->width ? moved : row, v->cols, packed)) error_set(err, CLOVER_BUG, "%s: type %d has no encoder", v->role->name, (int)type);

@@ -38,7 +38,8 @@ static CloverStatus plan(Fix *x) {
 
 static CloverStatus fix(Fix *x) {
     struct stat info;
-    if (stat(x->in, &info) == 0 && S_ISDIR(info.st_mode)) return error_set(x->err, CLOVER_USAGE, "%s: a folder is a source; clover convert writes a GGUF of it", x->in);
+    if (stat(x->in, &info) == 0 && S_ISDIR(info.st_mode))
+        return error_set(x->err, CLOVER_USAGE, "%s: a folder is a source; clover convert writes a GGUF of it", x->in);
     if (!x->out && !x->dry_run) return error_set(x->err, CLOVER_USAGE, "OUT is missing: the file to write (or --dry-run)");
     if (x->side && x->out && strcmp(x->side, x->out) == 0) return error_set(x->err, CLOVER_USAGE, "--keep-diffusion and OUT are one file");
     if (!x->dry_run && output_may_replace(x->out, x->force, x->err) != CLOVER_OK) return x->err->status;
@@ -46,7 +47,10 @@ static CloverStatus fix(Fix *x) {
     if (!x->dry_run && fix_write(x) != CLOVER_OK) return x->err->status;
     if (x->changes == 0) printf("nothing to mend%s%s\n", x->dry_run ? "" : ": copied to ", x->dry_run ? "" : x->out);
     else if (x->dry_run) printf("%lld changes, none written (--dry-run)\n", (long long)x->changes);
-    else printf("%lld changes: %s written%s%s\n", (long long)x->changes, x->out, x->side && x->dropped ? ", what is left out in " : "", x->side && x->dropped ? x->side : "");
+    else {
+        const bool side = x->side && x->dropped;
+        printf("%lld changes: %s written%s%s\n", (long long)x->changes, x->out, side ? ", what is left out in " : "", side ? x->side : "");
+    }
     return CLOVER_OK;
 }
 
@@ -63,8 +67,10 @@ int cmd_fix(int argc, char **argv) {
         { .name = "for", .kind = ARG_CHOICE, .target = &reader, .value = "READER", .choices = readers,
             .help = "self: all that a Clover has stays (default); llama.cpp: without the tensors that it refuses" },
         { .name = "only", .kind = ARG_STRING, .target = &only, .value = "ID,...", .help = "mend only these findings of clover lint" },
-        { .name = "like", .kind = ARG_STRING, .target = &x->like, .value = "GOOD", .help = "a good file or folder of the same model: what only clover compare can see is mended, too" },
-        { .name = "keep-diffusion", .kind = ARG_STRING, .target = &x->side, .value = "FILE", .help = "write tensors that are left out into this GGUF; --like FILE brings them back" },
+        { .name = "like", .kind = ARG_STRING, .target = &x->like, .value = "GOOD",
+            .help = "a good file or folder of the same model: what only clover compare can see is mended, too" },
+        { .name = "keep-diffusion", .kind = ARG_STRING, .target = &x->side, .value = "FILE",
+            .help = "write tensors that are left out into this GGUF; --like FILE brings them back" },
         { .name = "dry-run", .kind = ARG_FLAG, .target = &x->dry_run, .help = "say what would change, write nothing" },
         { .name = "force", .kind = ARG_FLAG, .target = &x->force, .help = "replace what is there" },
     };

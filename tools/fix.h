@@ -89,6 +89,9 @@ CloverStatus fix_like(Fix *x);                                         /* fix_li
 /* Gives a tensor the values of view after t, in the right order; type: F32 where values change. id, what: for the message. */
 void fix_rearrange(Fix *x, FixTensor *tensor, const RoleView *view, Transform *t, LintId id);
 
+/* The column of the source's file that stands at place i of the right file's row. */
+int64_t fix_source_column(const FixTensor *t, int64_t i);
+
 /* ---- writing (fix_write.c) ------------------------------------------------------------------------------------------ */
 
 CloverStatus fix_write(Fix *x);

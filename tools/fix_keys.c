@@ -166,11 +166,12 @@ static void fix_token_table(Fix *x) {
     const FixKey *tokens = fix_key(x, "tokenizer.ggml.tokens"), *types = fix_key(x, "tokenizer.ggml.token_type");
     const FixTensor *embedding = fix_tensor(x, "token_embd.weight");
     if (!report_has(&x->report, TOKEN_TABLE_SIZE) || !fix_wanted(x, TOKEN_TABLE_SIZE)) return;
-    if (!tokens || !embedding || embedding->dims != 2 || (uint64_t)embedding->shape[0] < tokens->count || !types || types->element != GGUF_I32 || types->count > (uint64_t)embedding->shape[0]) {
+    const uint64_t rows = embedding && embedding->dims == 2 ? (uint64_t)embedding->shape[0] : 0;
+    if (!tokens || !types || types->element != GGUF_I32 || rows < tokens->count || rows < types->count) {
         fix_cannot(x, TOKEN_TABLE_SIZE, "only a table shorter than the embedding can be filled up");
         return;
     }
-    const int64_t V = embedding->shape[0], had = (int64_t)tokens->count;
+    const int64_t V = (int64_t)rows, had = (int64_t)tokens->count;
     Buffer texts = { 0 }, kinds = { 0 };
     buffer_add(&texts, tokens->data, (size_t)tokens->bytes);
     buffer_add(&kinds, types->data, (size_t)types->bytes);
@@ -224,7 +225,8 @@ static void lend_numbers(Fix *x) {
     if (!x->has_good || !x->good.has_config) return;
     settle(x, "expert_used_count", c->experts_used);
     settle(x, "context_length", c->context);
-    const struct { const char *own; float value; } reals[] = { { "attention.layer_norm_rms_epsilon", (float)c->rms_eps }, { "rope.freq_base", (float)c->rope_base } };
+    const struct { const char *own; float value; } reals[] = {
+        { "attention.layer_norm_rms_epsilon", (float)c->rms_eps }, { "rope.freq_base", (float)c->rope_base } };
     for (int i = 0; i < 2; i++) {
         if (fix_key(x, fix_scoped(x, reals[i].own, name)) || !report_has(&x->report, KEY_MISSING) || !fix_wanted(x, KEY_MISSING)) continue;
         fix_set_key(x, name, GGUF_F32, GGUF_F32, 1, &reals[i].value, 4);

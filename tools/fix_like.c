@@ -31,8 +31,6 @@ static bool wanted(const Fix *x, LintId id) {
 
 /* ---- lending ---------------------------------------------------------------------------------------------------------------- */
 
-static bool has_encoder(DType type) { return type == DT_F32 || type == DT_F16 || type == DT_BF16 || (dtype_info(type)->block == 32 && type != DT_IQ4_NL && dtype_info(type)->decodable); }
-
 /* The type of most of the file's matrices, by bytes. */
 static DType matrix_type(const Fix *x) {
     uint64_t bytes[256] = { 0 };
@@ -60,7 +58,7 @@ static void lend(Fix *x, int64_t role, DType type, LintId id) {
     const bool new = t == NULL;
     if (new) t = fix_add_tensor(x, r);
     if (!t) { role_view_free(&v); return; }
-    if (!has_encoder(type) || v.cols % dtype_info(type)->block != 0) type = v.value == VALUE_AS_IT_IS ? v.type : DT_F32;
+    if (!type_has_encoder(type) || v.cols % dtype_info(type)->block != 0) type = v.value == VALUE_AS_IT_IS ? v.type : DT_F32;
     t->how = type == v.type && v.value == VALUE_AS_IT_IS && !v.single ? FIX_MOVE : FIX_VALUES;
     t->view = v;
     t->t = (Transform){ .from = -1 };
@@ -80,7 +78,10 @@ static void take_back(Fix *x, int64_t role, Match *m) {
     if (id == HEAD_ORDER && x->heads_stuck) { x->stuck_told++; return; }
     if (!wanted(x, id) || strcmp(m->transform.name, "merged") == 0 || (strcmp(m->transform.name, "split") == 0 && x->roles.role[role].what.experts)) return;
     if (!t) { fix_cannot(x, id, "%s: it is one tensor with another", x->roles.role[role].name); return; }
-    if (m->transform.value == VALUE_LOG_NEG || m->transform.value == VALUE_NEG_LOG_NEG) { lend(x, role, DT_F32, id); return; }   /* a logarithm would not give every bit back */
+    if (m->transform.value == VALUE_LOG_NEG || m->transform.value == VALUE_NEG_LOG_NEG) {     /* a logarithm would not give every bit back */
+        lend(x, role, DT_F32, id);
+        return;
+    }
     if (role_view(&x->now, &x->roles.role[from], &x->config, &v, x->err) != CLOVER_OK) return;
     v.role = &x->roles.role[role];                               /* the right place is this role's, wherever the values stand */
     fix_rearrange(x, t, &v, &m->transform, id);
@@ -125,7 +126,8 @@ static void mend_role(Fix *x, int64_t role) {
     if (!known || (r->what.diffusion && x->reader == FIX_FOR_LLAMA_CPP)) return;
     if (role_view(&x->now, r, &x->config, &mine, x->err) != CLOVER_OK) return;
     if (!role_view_present(&mine)) {
-        lend(x, role, role_type(r, matrix_type(x)), !r->what.diffusion ? TENSOR_MISSING : report_has(&x->report, DIFFUSION_PARTIAL) ? DIFFUSION_PARTIAL : DIFFUSION_MISSING);
+        const LintId diffusion = report_has(&x->report, DIFFUSION_PARTIAL) ? DIFFUSION_PARTIAL : DIFFUSION_MISSING;
+        lend(x, role, role_type(r, matrix_type(x)), r->what.diffusion ? diffusion : TENSOR_MISSING);
         return;
     }
     if (compare_role(&x->good, &x->now, &x->roles, role, &x->config, &m, x->err) != CLOVER_OK) return;

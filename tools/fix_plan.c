@@ -180,7 +180,8 @@ static CloverStatus take_tensors(Fix *x) {
     for (int64_t i = 0; i < x->file.tensors.n; i++) {
         const Tensor *from = &x->file.tensors.tensor[i];
         if (!dtype_info(from->type))
-            return error_set(x->err, CLOVER_UNSUPPORTED, "%s: %s: type %d is unknown, so is its size: the file cannot be written again", x->in, from->name, (int)from->type);
+            return error_set(x->err, CLOVER_UNSUPPORTED, "%s: %s: type %d is unknown, so is its size: the file cannot be written again",
+                             x->in, from->name, (int)from->type);
         FixTensor *t = insert_tensor(x, x->n, from->name);
         if (!t) return x->err->status;
         t->type = from->type;
@@ -272,7 +273,8 @@ static CloverStatus refuse_damage(Fix *x) {
     const LintId hopeless[] = { TRUNCATED, SPLIT_PART_MISSING };
     for (int k = 0; k < 2; k++)
         if (report_has(&x->report, hopeless[k]))
-            return error_set(x->err, CLOVER_BAD_INPUT, "%s: %s: what is not in the file cannot be mended; get it again (clover lint says what is missing)", x->in, lint_id_name(hopeless[k]));
+            return error_set(x->err, CLOVER_BAD_INPUT, "%s: %s: what is not in the file cannot be mended; get it again (clover lint says what is missing)",
+                             x->in, lint_id_name(hopeless[k]));
     for (int64_t i = 0; i < x->file.tensors.n; i++)
         if (!x->file.tensors.tensor[i].data && x->file.tensors.tensor[i].elements > 0)
             return error_set(x->err, CLOVER_BAD_INPUT, "%s: %s: its bytes are not in the file", x->in, x->file.tensors.tensor[i].name);

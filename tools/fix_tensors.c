@@ -65,7 +65,8 @@ static void drop_diffusion(Fix *x) {
         fix_drop_tensor(x, &x->tensor[i]);
         n++;
     }
-    if (n) fix_say(x, TENSOR_EXTRA, "%lld diffusion tensors left out%s%s", (long long)n, x->side ? ", kept in " : "; --keep-diffusion FILE keeps them", x->side ? x->side : "");
+    if (n) fix_say(x, TENSOR_EXTRA, "%lld diffusion tensors left out%s%s", (long long)n,
+                   x->side ? ", kept in " : "; --keep-diffusion FILE keeps them", x->side ? x->side : "");
 }
 
 static void drop_doubles(Fix *x) {
@@ -91,12 +92,17 @@ CloverStatus fix_names(Fix *x) {
 
 /* ---- one tensor in another order or form ----------------------------------------------------------------------------- */
 
+int64_t fix_source_column(const FixTensor *t, int64_t i) {
+    const int64_t c = head_unmap(&t->cols, i);
+    return head_map(&t->view.col_map, t->t.col ? t->t.col[c] : c);
+}
+
 /* Quantised blocks move whole or not at all. */
 static bool columns_move(const FixTensor *t) {
     const int64_t block = dtype_info(t->view.type)->block;
-    for (int64_t c = 0; c < t->view.cols; c++) {
-        const int64_t h = head_unmap(&t->cols, c), from = head_map(&t->view.col_map, t->t.col ? t->t.col[h] : h);
-        if (c % block == 0 ? from % block != 0 : from != head_map(&t->view.col_map, t->t.col ? t->t.col[head_unmap(&t->cols, c - 1)] : head_unmap(&t->cols, c - 1)) + 1) return false;
+    for (int64_t i = 0; i < t->view.cols; i++) {
+        const int64_t from = fix_source_column(t, i);
+        if (i % block == 0 ? from % block != 0 : from != fix_source_column(t, i - 1) + 1) return false;
     }
     return true;
 }
@@ -112,9 +118,11 @@ static void tell(Fix *x, const FixTensor *t, LintId id) {
     char what[160] = "";
     if (t->how == FIX_VALUES && m->value != VALUE_AS_IT_IS && dtype_info(t->view.type)->block == 1) {
         const float before = role_element(&t->view, 0, 0, 0);
-        snprintf(what, sizeof what, ": %lld values, the first %.7g -> %.7g", (long long)(t->view.rows * t->view.cols), (double)before, (double)value_in_form(m->value, before));
+        snprintf(what, sizeof what, ": %lld values, the first %.7g -> %.7g", (long long)(t->view.rows * t->view.cols), (double)before,
+                 (double)value_in_form(m->value, before));
     }
-    const struct { const char *name; const int64_t *map; int64_t n; } moves[] = { { "rows", m->row, t->view.rows }, { "columns", m->col, t->view.cols }, { "experts", m->expert, t->view.experts } };
+    const struct { const char *name; const int64_t *map; int64_t n; } moves[] = {
+        { "rows", m->row, t->view.rows }, { "columns", m->col, t->view.cols }, { "experts", m->expert, t->view.experts } };
     for (int i = 0; i < 3; i++) {
         const size_t used = strlen(what);
         const int64_t count = moved(moves[i].map, moves[i].n);
@@ -171,7 +179,8 @@ static void fix_rates(Fix *x) {
             if (x->roles.role[i].what.form != ROLE_RATE || !tensor_of(x, i, &v)) continue;
             for (int64_t c = 0; pass == 0 && dtype_info(v.type)->block == 1 && c < v.cols; c++) inside &= role_element(&v, 0, 0, c) > -1;
             if (pass == 1 && raw) change_values(x, i, VALUE_NEG_EXP, "A_log to -exp(A_log)", A_LOG_RAW);
-            else if (pass == 1) change_values(x, i, inside ? VALUE_LOG_NEG : VALUE_NEG_LOG_NEG, inside ? "-exp(-exp(A_log)) to -exp(A_log)" : "-exp(exp(A_log)) to -exp(A_log)", A_EXP_TWICE);
+            else if (pass == 1 && inside) change_values(x, i, VALUE_LOG_NEG, "-exp(-exp(A_log)) to -exp(A_log)", A_EXP_TWICE);
+            else if (pass == 1) change_values(x, i, VALUE_NEG_LOG_NEG, "-exp(exp(A_log)) to -exp(A_log)", A_EXP_TWICE);
         }
 }
 

@@ -29,14 +29,11 @@ static CloverStatus copy_bytes(const FixTensor *t, const Sink *s, CloverError *e
     return err->status;
 }
 
-/* Which column of the source's file stands at each place of the right file's row: [cols]. */
+/* [cols] */
 static int64_t *source_columns(const FixTensor *t, CloverError *err) {
     int64_t *from = malloc((size_t)t->view.cols * sizeof *from);
     if (!from) { error_memory(err, "a permutation", (size_t)t->view.cols * sizeof *from); return NULL; }
-    for (int64_t i = 0; i < t->view.cols; i++) {
-        const int64_t c = head_unmap(&t->cols, i);
-        from[i] = head_map(&t->view.col_map, t->t.col ? t->t.col[c] : c);
-    }
+    for (int64_t i = 0; i < t->view.cols; i++) from[i] = fix_source_column(t, i);
     return from;
 }
 
