@@ -180,6 +180,11 @@ static inline void drift_names(Edit *e) {
     }
 }
 
+static inline void drift_hf_names(Edit *e) {
+    edit_rename(e, "output_norm.weight", "model.norm.weight");
+    edit_rename(e, "blk.0.attn_norm.weight", "model.layers.0.input_layernorm.weight");
+}
+
 static inline void drift_vision(Edit *e) { edit_add(e, "v.patch_embd.weight", DT_F32, 2, (const int64_t[]){ 8, 32 }); edit_add(e, "mm.0.weight", DT_F32, 1, (const int64_t[]){ 8 }); }
 static inline void drift_mtp(Edit *e) {
     edit_u32(e, "clover_moe.block_count", 5);

@@ -70,6 +70,7 @@ static const Case cases[] = {
     { drift_pre, "", "tokenizer-pre: tokenizer.ggml.pre -> \"qwen35\"", 0, false },
     { drift_eos, "", "eos-missing: tokenizer.ggml.eos_token_id: not there -> 258", 0, false },
     { drift_names, "", "name-form: blk.0.ssm_dt -> blk.0.ssm_dt.bias", 0, false },
+    { drift_hf_names, "", "name-form: model.layers.0.input_layernorm.weight -> blk.0.attn_norm.weight", 0, false },
     { drift_mtp, "--only mtp-bundled", "mtp-bundled", 0, false },
     { drift_vision, "--only vision-bundled", "vision-bundled: 2 tensors left out", 0, false },
     { drift_raw_a_log, "", "a-log-raw: blk.0.ssm_a", 1, false },
@@ -278,6 +279,25 @@ START_TEST(stuck_columns_are_said) {
     assert_run(cmd_fix, say(GOOD_GGUF, "b.gguf", "--only expert-order"), 0, "--like GOOD");
 } END_TEST
 
+/* Tensors that lie askew are laid out anew: gguf_open refuses what comes in and takes what goes out. */
+START_TEST(alignment_is_mended) {
+    Edit *e = edit_gguf();
+    edit_u32(e, "general.alignment", 64);                        /* the tests' writer goes on with 32 */
+    const char *in = edit_write(e);
+    CloverError err;
+    Gguf *g;
+    if (gguf_open(in, &g, &err) == CLOVER_OK) gguf_close(g);     /* where by chance it fits */
+    else {
+        assert_run(cmd_fix, say(in, "a.gguf", "--only alignment"), 0, "alignment: tensors are laid out anew");
+        g = open_gguf(in_folder(folder, "a.gguf"));
+        ck_assert_uint_eq(gguf_alignment(g), 64);
+        ck_assert_int_eq(gguf_tensors(g).n, 88);
+        ck_assert_mem_eq(gguf_tensor(g, "blk.3.ffn_down_shexp.weight")->data, edit_tensor(e, "blk.3.ffn_down_shexp.weight")->data.data, 8192);
+        gguf_close(g);
+    }
+    edit_free(e);
+} END_TEST
+
 /* A split file becomes one. */
 START_TEST(split_files) {
     char text[512];
@@ -351,6 +371,7 @@ Suite *fix_suite(void) {
     tcase_add_test(c, a_wrong_word_is_taken_back);
     tcase_add_test(c, only_what_was_asked_for);
     tcase_add_test(c, stuck_columns_are_said);
+    tcase_add_test(c, alignment_is_mended);
     tcase_add_test(c, split_files);
     tcase_add_test(c, refusals);
     tcase_add_loop_test(c, out_of_memory, 0, 2);
