@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 #include "../ref/error.h"
 #include "model_args.h"
 
@@ -12,6 +14,32 @@ ModelArgs model_args_defaults(void) {
     return (ModelArgs){ .block = -1, .mask_id = -1, .threshold = (double)NAN, .coreset_top_p = (double)NAN };
 }
 
+/* What was wrong, a line each, without what a refusal recommends. */
+static void tell_mended(const CloverError *refusal) {
+    for (const char *line = refusal->text; *line;) {
+        const size_t n = strcspn(line, "\n");
+        const char *advice = strstr(line, "; read it with --mend");
+        const size_t said = advice && advice < line + n ? (size_t)(advice - line) : n;
+        fprintf(stderr, "mended in memory: %.*s\n", (int)said, line);
+        line += n + (line[n] == '\n');
+    }
+}
+
+/* Read mended: what a plain reading refuses is told. */
+static CloverStatus open_mended(const char *path, CloverOpenOptions *o, CloverModel **model, CloverError *err) {
+    CloverError refusal;
+    o->drifts = CLOVER_REFUSE_DRIFTS;
+    if (clover_model_open(path, o, model, &refusal) == CLOVER_OK) {
+        fprintf(stderr, "%s: nothing to mend\n", path);
+        error_clear(err);
+        return CLOVER_OK;
+    }
+    o->drifts = CLOVER_MEND;
+    const CloverStatus status = clover_model_open(path, o, model, err);
+    if (status == CLOVER_OK) tell_mended(&refusal);
+    return status;
+}
+
 CloverStatus model_args_open(const ModelArgs *m, CloverModel **model, CloverError *err) {
     CloverOpenOptions o = clover_open_defaults();
     o.drifts = m->mend ? CLOVER_MEND : m->as_is ? CLOVER_AS_IS : CLOVER_REFUSE_DRIFTS;
@@ -19,7 +47,7 @@ CloverStatus model_args_open(const ModelArgs *m, CloverModel **model, CloverErro
     o.mask_id = m->mask_id;
     o.threshold = m->threshold;
     o.diffusion_heads_grouped = m->head_order == 0 ? -1 : m->head_order == 2;
-    return clover_model_open(m->path, &o, model, err);
+    return m->mend ? open_mended(m->path, &o, model, err) : clover_model_open(m->path, &o, model, err);
 }
 
 CloverStatus model_args_session(const ModelArgs *m, const CloverModel *model, int64_t capacity, CloverSession **session, CloverError *err) {

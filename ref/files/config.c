@@ -505,7 +505,7 @@ static void settle_rotary_dims(const Source *s, CloverDriftMode drifts, CloverCo
     if (drifts == CLOVER_REFUSE_DRIFTS)
         error_add(s->err, CLOVER_BAD_INPUT,
                   "%s: missing key %s: a loader that rotates the whole head (%lld) answers garbage; read it with --mend "
-                  "(%lld: %s), show the garbage with --as-is, or write a right file", s->where, e.name,
+                  "(%lld: %s), show the garbage with --as-is, or write a right file with clover fix", s->where, e.name,
                   (long long)c->head_width, (long long)mended, from);
 }
 

@@ -491,7 +491,7 @@ static void settle_norms(Binder *b) {
     if (unshifted && b->drifts == CLOVER_REFUSE_DRIFTS)
         error_add(b->err, CLOVER_BAD_INPUT,
                   "%s: the layer norms (attn_norm, post_attention_norm, output_norm) hold w, not 1 + w: their %lld values "
-                  "average %.3g, expected near 1; read it with --mend, show its garbage with --as-is, or write a right file",
+                  "average %.3g, expected near 1; read it with --mend, show its garbage with --as-is, or write a right file with clover fix",
                   b->where, (long long)b->norm_count, mean);
     if (b->form == NAMES_GGUF && !(unshifted && b->drifts == CLOVER_MEND)) return;
     shift_norms(b, model_roles, COUNT(model_roles), w);
@@ -507,7 +507,7 @@ static void settle_rates(Binder *b) {
     if (raw && b->drifts == CLOVER_REFUSE_DRIFTS)
         error_add(b->err, CLOVER_BAD_INPUT,
                   "%s: %s holds A_log, not -exp(A_log): value %.9g >= 0 at element %lld; read it with --mend, show its "
-                  "garbage with --as-is, or write a right file", raw->file, raw->name, b->raw_value,
+                  "garbage with --as-is, or write a right file with clover fix", raw->file, raw->name, b->raw_value,
                   (long long)b->raw_element);
     const bool logarithm = b->form == NAMES_HF || (raw && b->drifts == CLOVER_MEND);
     for (int64_t i = 0; i < b->w->layers; i++) {

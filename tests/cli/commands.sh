@@ -92,6 +92,8 @@ a=$("$clover" run "$tiny" --prompt a -n 8 --steps)
 b=$("$clover" run "$dir/drift.gguf" --prompt a -n 8 --steps --mend)
 c=$("$clover" run "$dir/drift.gguf" --prompt a -n 8 --steps --as-is)
 [ "$a" = "$b" ]; ok '--mend reads it right' $?
+"$clover" run "$dir/drift.gguf" --prompt a -n 1 --mend 2>&1 >/dev/null | grep -q '^mended in memory: .*missing key clover_moe.rope.dimension_count: a loader[^;]*$'; ok '--mend says what it mended' $?
+"$clover" run "$dir/tiny.gguf" --prompt a -n 1 --mend 2>&1 >/dev/null | grep -q 'nothing to mend'; ok '--mend says that nothing was wrong' $?
 [ -n "$c" ] && [ "$a" != "$c" ]; ok '--as-is shows other tokens' $?
 
 # ---- unsupported: class 4
