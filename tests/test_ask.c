@@ -1,4 +1,4 @@
-/* test_ask.c - clover ask: how answers are judged, and what garbage shows. */
+/* test_ask.c - clover ask: how answers are judged, and what garbage shows. [ASK-1] */
 #include <math.h>
 #include "../tools/ask.h"
 #include "commands.h"

@@ -1,4 +1,4 @@
-/* test_compare.c - clover compare: every drift named, in four types and from both sides; what is faithful, what is not. */
+/* test_compare.c - clover compare: every drift named, in four types and from both sides; what is faithful, what is not. [CMP-1] */
 #include "commands.h"
 #include "drift_files.h"
 

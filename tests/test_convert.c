@@ -1,4 +1,4 @@
-/* test_convert.c - clover convert: every tensor against the gguf package's bytes, keys against the folder's numbers, refusals. */
+/* test_convert.c - clover convert: every tensor against the gguf package's bytes, keys against the folder's numbers, refusals. [CNV-1] */
 #include <math.h>
 #include "../ref/files/config.h"
 #include "../ref/files/tokenizer.h"

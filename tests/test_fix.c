@@ -1,4 +1,4 @@
-/* test_fix.c - clover fix: every drift that can be mended is, in four types, to the byte; the rest is said; nothing is lost. */
+/* test_fix.c - clover fix: every drift that can be mended is, in four types, to the byte; the rest is said; nothing is lost. [FIX-1] */
 #include "commands.h"
 #include "drift_files.h"
 

@@ -1,4 +1,4 @@
-/* ask.c - clover ask: a few questions whose answers are known, asked greedily token by token and by denoising.
+/* ask.c - clover ask: a few questions whose answers are known, asked greedily token by token and by denoising. [ASK-1]
  *
  * A file that loads may still answer garbage, and looks like any other until it is asked something. Each answer is judged: right
  * when the known word stands in it. Garbage is named by what it shows: one token for ever, a loop, an entropy near zero or near

@@ -1,4 +1,4 @@
-/* compare.c - clover compare: two files' tensors, by what they mean.
+/* compare.c - clover compare: two files' tensors, by what they mean. [CMP-1]
  *
  * Tensors are matched by role, decoded, brought to Hugging Face's order and the GGUF's form, and compared. What the two formats
  * always do differently (1 + w, -exp(A_log), tiled heads, experts in one tensor or in several) is no difference. A relation is the

@@ -1,4 +1,4 @@
-/* convert.c - clover convert: a right GGUF of a Hugging Face folder, streamed.
+/* convert.c - clover convert: a right GGUF of a Hugging Face folder, streamed. [CNV-1]
  *
  * What a right export does: norms are written as 1 + w, the rate as -exp(A_log), GDN value heads tiled, experts as gate, up and
  * down [TEN-5, TEN-6, TEN-7]; norms, vectors, conv, router and shared gate stay F32, every other matrix takes the type asked for,

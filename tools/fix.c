@@ -1,4 +1,4 @@
-/* fix.c - clover fix: a right file of a drifted one, without rounding anything anew.
+/* fix.c - clover fix: a right file of a drifted one, without rounding anything anew. [FIX-1]
  *
  * What is wrong is lint's to say (fix asks the same code, vectors' values included); with --like GOOD it is also compare's: a
  * tensor that is right after a transform is put right, one that is missing, NaN or zero is lent by the good file. --only ID,...
