@@ -214,3 +214,13 @@ CloverStatus bundle_verify(const Bundle *b, CloverError *err) {
     find_extra(b, "", err);
     return err->status;
 }
+
+json_t *bundle_cases(const Bundle *b) {
+    json_t *cases = json_deep_copy(json_object_get(b->manifest, "cases")), *c;
+    size_t i;
+    json_array_foreach(cases, i, c) {
+        json_object_del(c, "folder");
+        if (json_object_get(c, "mode")) json_object_del(c, "steps");
+    }
+    return cases;
+}

@@ -56,6 +56,9 @@ CloverStatus bundle_verify(const Bundle *b, CloverError *err);
 /* PATH/FOLDER/NAME.ending, malloc'ed; NULL when out of memory. */
 char *bundle_file(const Bundle *b, const BundleCase *c, const char *name, const char *ending);
 
+/* Its cases as a case file has them (a run's steps are what comes out again); NULL when out of memory. */
+json_t *bundle_cases(const Bundle *b);
+
 /* A model's identity: SHA-256 (hex) over its header and config and the first 4 KiB of each tensor (all of it when full). */
 CloverStatus model_identity(const CloverModel *model, bool full, char hex[65], CloverError *err);
 

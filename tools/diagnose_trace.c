@@ -119,17 +119,6 @@ static void diagnose_run(DiffRun *d, const GoldenCase *c, const json_t *golden, 
     if (!found) diff_note(d, "none of the known mistakes gives %s's decisions; all %d were tried", b->name, hypotheses_count());
 }
 
-/* The golden's cases as a case file has them. */
-static json_t *cases_again(const Bundle *b) {
-    json_t *cases = json_deep_copy(json_object_get(b->manifest, "cases")), *c;
-    size_t i;
-    json_array_foreach(cases, i, c) {
-        json_object_del(c, "folder");
-        if (json_object_get(c, "mode")) json_object_del(c, "steps");
-    }
-    return cases;
-}
-
 static json_t *golden_trace(const Bundle *b, const BundleCase *c) {
     json_error_t ignored;
     char *path = bundle_file(b, c, "trace", ".json");
@@ -146,7 +135,7 @@ CloverStatus diff_diagnose_traces(DiffRun *d, int divergence) {
     ModelArgs args = model_args_defaults();
     args.path = d->model->path;
     Golden g = { .args = &args, .model = d->model };
-    json_t *cases = cases_again(d->bundle);
+    json_t *cases = bundle_cases(d->bundle);
     const bool single = d->bundle->n_cases == 1 && !*d->bundle->cases[0].folder;
     CloverStatus status = cases ? golden_plan(&g, cases, single, d->bundle->path, (GoldenShard){ 1, 1 }, false, d->err) : error_memory(d->err, "the cases", 0);
     for (int64_t i = 0; i < out->n_traces && status == CLOVER_OK; i++) {

@@ -118,17 +118,6 @@ static CloverStatus check_identity(const Bundle *b, const CloverModel *model, Cl
                      b->identity);
 }
 
-/* The golden's cases as a case file has them: a run's steps are what comes out again. */
-static json_t *cases_of(const Bundle *b) {
-    json_t *cases = json_deep_copy(json_object_get(b->manifest, "cases")), *c;
-    size_t i;
-    json_array_foreach(cases, i, c) {
-        json_object_del(c, "folder");
-        if (json_object_get(c, "mode")) json_object_del(c, "steps");
-    }
-    return cases;
-}
-
 /* A fault that rewinds nothing commits more than a right run does. */
 static void make_room(Golden *g) {
     for (int64_t i = 0; i < g->n_cases; i++) {
@@ -194,7 +183,7 @@ static CloverStatus dump(Wanted *a, CloverError *err) {
     if (status == CLOVER_OK) status = model_args_open(&a->model, &model, err);
     if (status == CLOVER_OK && a->golden) status = check_identity(&b, model, err);
     if (status == CLOVER_OK && !a->golden) status = fitting_cases(a->h[0], model, &a->model, &cases, err);
-    if (status == CLOVER_OK && a->golden && !(cases = cases_of(&b))) status = error_memory(err, "the cases", 0);
+    if (status == CLOVER_OK && a->golden && !(cases = bundle_cases(&b))) status = error_memory(err, "the cases", 0);
     const bool single = a->golden && b.n_cases == 1 && !*b.cases[0].folder;
     g.model = model;
     if (status == CLOVER_OK) status = golden_plan(&g, cases, single, a->golden ? a->golden : "the default case", (GoldenShard){ 1, 1 }, false, err);
