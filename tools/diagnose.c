@@ -10,6 +10,7 @@
 enum { TRIED_MAX = 256, EVALUATED_MAX = 8, DIVERGENCES_MAX = IN_FORCE_MAX };
 #define CLOSE 2.0                    /* residuals within this factor are alike: both are rounding */
 #define A_PART 0.5                   /* what explains less of an error is not worth a line */
+#define NEARLY 0.9                   /* what explains so much may be at its own floor, which the whole diff measures */
 
 /* A hypothesis, or two, tried at one divergence. */
 typedef struct Tried {
@@ -198,6 +199,21 @@ static void evaluate(Search *s, Tried *t, DiffResult *after) {
     d->n_force -= n;
 }
 
+/* At the floor or not: by what the profile adds to the wrong rule itself, on these inputs. */
+static void floor_of_its_own(const Search *s, Tried *t, const DiffResult *after) {
+    for (int64_t i = 0; i < after->n_probes; i++) {
+        const ProbeResult *r = &after->probe[i];
+        if (r->case_name != s->at->case_name || r->step_index != s->at->step_index || strcmp(r->probe, s->at->probe) != 0) continue;
+        t->at_floor = r->verdict == STAGE_CONFORMS || r->verdict == STAGE_BELOW_FLOOR;
+        if (is_choice(stage_of(r->probe)) || !(r->added.relative >= 0)) return;
+        const double rms = r->added.relative > 0 ? r->added.rms / r->added.relative : fabs(r->added.expected);
+        t->residual = r->added.relative;
+        t->floor = rms > 0 ? r->floor_rms / rms : r->floor_rms;
+        return;
+    }
+    t->at_floor = false;
+}
+
 /* ---- one divergence ------------------------------------------------------------------------------------------------ */
 
 static void report(Search *s, const Tried *t, int divergence, DiagnosisRank rank) {
@@ -229,10 +245,15 @@ static bool choose(Search *s, int divergence, DiffResult *after) {
     int evaluated = 0;
     for (int i = 0; i < s->n && s->d->err->status == CLOVER_OK; i++) {
         Tried *t = &s->tried[i];
-        if (!t->at_floor || evaluated == EVALUATED_MAX) continue;
+        if (!(t->at_floor || t->explains >= NEARLY) || t->left >= 0 || evaluated == EVALUATED_MAX) continue;
         DiffResult this;
         evaluated++;
         evaluate(s, t, &this);
+        floor_of_its_own(s, t, &this);
+        if (!t->at_floor) {
+            diff_free(&this);
+            continue;
+        }
         const bool simpler = best && (t->layer < 0) > (best->layer < 0), less_simple = best && (t->layer < 0) < (best->layer < 0);
         if (best && (t->left > best->left || (t->left == best->left && !simpler && (less_simple || t->residual >= best->residual)))) {
             diff_free(&this);
@@ -247,7 +268,7 @@ static bool choose(Search *s, int divergence, DiffResult *after) {
     for (int alike = 1; alike >= 0; alike--)
         for (int i = 0; i < s->n; i++) {
             const Tried *t = &s->tried[i];
-            if (t == best || t->left < 0) continue;
+            if (t == best || t->left < 0 || !t->at_floor) continue;
             const bool same = t->left == best->left && t->first == best->first && t->layer == best->layer && t->residual <= CLOSE * best->residual;
             if (same != (alike == 1)) continue;
             report(s, t, divergence, same ? DIAGNOSIS_ALIKE : DIAGNOSIS_RUNNER_UP);
@@ -262,7 +283,9 @@ static bool choose(Search *s, int divergence, DiffResult *after) {
 
 /* Under f32, an engine that rounds to bf16 throughout adds at nearly every stage: no mistake either. */
 static bool only_rounds(DiffRun *d) {
-    if (d->options->profile != CLOVER_F32) return false;
+    double in_bf16 = 0;
+    for (int64_t i = 0; i < d->result->n_probes; i++) in_bf16 += d->total[i].in_bf16 / (double)d->result->n_probes;
+    if (d->options->profile != CLOVER_F32 || in_bf16 < 0.5) return false;   /* its values would be bf16 numbers, most of them */
     DiffOptions bf16 = *d->options;
     const DiffOptions *own = d->options;
     DiffResult after;
@@ -281,6 +304,10 @@ static bool search(DiffRun *d, const DiffResult *now, int divergence, DiffResult
     bool named = false;
     *after = (DiffResult){ .first = -1 };
     s.trial = (Trial){ .c = case_of(d, r), .step_index = r->step_index, .probe = r->probe };
+    if (r->added.not_finite) {
+        if (divergence == 0) diff_note(d, "no diagnosis: %s of %s/%s is not finite, and no rule's numbers can be held against that; where an engine overflows, a shorter prompt shows more", r->probe, r->case_name, r->step);
+        return false;
+    }
     if (r->step_index > 0 && diff_state_before(d, s.trial.c, r->step_index, &s.before) != CLOVER_OK) return false;
     run_trial(&s);
     if (s.trial.over && d->err->status == CLOVER_OK) {   /* not measured: the dump has another shape than the right rule gives */

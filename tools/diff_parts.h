@@ -11,6 +11,8 @@
  * fault adds a thousand times more. */
 #define DIFF_MARGIN_RMS 8.0
 #define DIFF_MARGIN_MAX 16.0
+/* The whole may be off by this times what the profile's own run is off: two roundings of one run seldom differ by a factor of 2. */
+#define DIFF_WHOLE_RMS 4.0
 
 /* ---- difference.c ---- */
 bool difference(Difference *d, const double *actual, const double *expected, int64_t n, DType type);   /* false: no memory */
@@ -33,7 +35,7 @@ bool form_fit(FormFit *best, const CloverConfig *c, const char *stage, const int
 
 /* A stage against what the whole, given the dump's choices, should have there: what the dump is off, what the profile is off, and what
  * rounding to the dump's type adds to the right values. */
-typedef struct DiffTotal { double rms, max, floor_rms, floor_max, storage_rms, storage_max, right_rms, right_max; FormFit form; } DiffTotal;
+typedef struct DiffTotal { double rms, max, floor_rms, floor_max, storage_rms, storage_max, right_rms, right_max, in_bf16; FormFit form; } DiffTotal;   /* in_bf16: share of the dump's elements that are bf16 numbers */
 
 /* A hypothesis that the reference runs under; layer: the only one, -1 everywhere. */
 typedef struct Forced { const Hypothesis *h; int64_t layer; } Forced;

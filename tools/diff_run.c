@@ -150,6 +150,9 @@ static void fill_total(DiffRun *d, ProbeResult *r, const double *dump, const dou
     storage_floor(right, n, r->type, storage);
     t->storage_rms = storage[0], t->storage_max = storage[1];
     t->right_rms = rms_of(right, n), t->right_max = largest_of(right, n);
+    int64_t in_bf16 = 0;
+    for (int64_t i = 0; i < n; i++) in_bf16 += round_to_type(DT_BF16, dump[i]) == dump[i];
+    t->in_bf16 = n ? (double)in_bf16 / (double)n : 0;
     if (!form_fit(&t->form, &d->model->config, stage_of(r->probe), r->shape, r->dims, dump, right)) error_memory(d->err, "a stage's forms", (size_t)n * sizeof *right);
 }
 
