@@ -102,15 +102,15 @@ static bool may_enter(const Hypothesis *h, uint64_t stages) {
     return false;
 }
 
-static bool in_force(const DiffRun *d, const Hypothesis *h) {
+static bool in_force(const DiffRun *d, const Hypothesis *h, int64_t layer) {
     for (int i = 0; i < d->n_force; i++)
-        if (d->force[i].h == h && d->force[i].layer < 0) return true;
+        if (d->force[i].h == h && (d->force[i].layer < 0 || d->force[i].layer == layer)) return true;
     return false;
 }
 
 static void try_one(Search *s, const Hypothesis *h, uint64_t stages) {
     DiffRun *d = s->d;
-    if (d->err->status != CLOVER_OK || h->kind == HYPOTHESIS_DECODING || in_force(d, h) || !may_enter(h, stages)) return;
+    if (d->err->status != CLOVER_OK || h->kind == HYPOTHESIS_DECODING || in_force(d, h, s->at->layer) || !may_enter(h, stages)) return;
     if (h->kind == HYPOTHESIS_STATE && !h->rules && s->at->step_index == 0) return;   /* nothing was carried yet */
     d->force[d->n_force++] = (Forced){ h, -1 };
     try_them(s, h, NULL);
@@ -138,7 +138,7 @@ static void try_pairs(Search *s, uint64_t stages) {
     for (int i = 0; i < leaders; i++)
         for (int k = 0; k < hypotheses_count() && d->err->status == CLOVER_OK; k++) {
             const Hypothesis *other = hypothesis_at(k);
-            if (other == leading[i].h || other->kind == HYPOTHESIS_DECODING || in_force(d, other) || !may_enter(other, stages)) continue;
+            if (other == leading[i].h || other->kind == HYPOTHESIS_DECODING || in_force(d, other, s->at->layer) || !may_enter(other, stages)) continue;
             d->force[d->n_force++] = (Forced){ leading[i].h, -1 };
             d->force[d->n_force++] = (Forced){ other, -1 };
             const int n = s->n;
@@ -184,7 +184,7 @@ static void evaluate(Search *s, Tried *t, DiffResult *after) {
     t->left = count_left(after);
     t->first = after->first;
     const ProbeResult *first = after->first >= 0 ? &after->probe[after->first] : NULL;
-    if (d->err->status == CLOVER_OK && first && !t->with && !t->h->at && !t->h->observe && s->at->layer >= 0 && first->layer != s->at->layer) {
+    if (d->err->status == CLOVER_OK && first && !t->with && t->h->kind != HYPOTHESIS_STATE && s->at->layer >= 0) {
         DiffResult only;
         d->force[d->n_force - 1].layer = s->at->layer;
         diff_again(d, &only);
@@ -285,7 +285,7 @@ static bool choose(Search *s, int divergence, DiffResult *after) {
 static bool only_rounds(DiffRun *d) {
     double in_bf16 = 0;
     for (int64_t i = 0; i < d->result->n_probes; i++) in_bf16 += d->total[i].in_bf16 / (double)d->result->n_probes;
-    if (d->options->profile != CLOVER_F32 || in_bf16 < 0.5) return false;   /* its values would be bf16 numbers, most of them */
+    if (d->options->profile != CLOVER_F32 || in_bf16 < 0.5 || d->total[d->result->first].in_bf16 < 0.99) return false;   /* its values would be bf16 numbers, most of them */
     DiffOptions bf16 = *d->options;
     const DiffOptions *own = d->options;
     DiffResult after;

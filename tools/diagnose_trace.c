@@ -89,15 +89,16 @@ static json_t *run_again(DiffRun *d, const GoldenCase *c, const json_t *golden, 
 }
 
 /* How far a run decides as the dump's does: to its end, or to decision `step`, by a hair or not. */
-typedef struct Agreement { bool ran, whole, by_a_hair; int64_t step; } Agreement;
+typedef struct Agreement { bool ran, whole, by_a_hair; int64_t step; double apart; } Agreement;   /* apart: their probabilities */
 
 static Agreement agree(DiffRun *d, const GoldenCase *c, const json_t *golden, const json_t *dump, const Hypothesis *h) {
     TraceResult r = { 0 };
     json_t *trace = run_again(d, c, golden, h);
-    if (!trace) return (Agreement){ false, false, false, -1 };
+    if (!trace) return (Agreement){ .step = -1 };
     diff_compare_traces(d->options, trace, dump, &r);
+    const double apart = diff_trace_distance(trace, dump);
     json_decref(trace);
-    return (Agreement){ true, !r.differs, r.differs && r.explained, r.step };
+    return (Agreement){ true, !r.differs, r.differs && r.explained, r.step, apart };
 }
 
 /* One run whose trace differs: the decoding faults, and where none is it, every other mistake, since the dump may show no stage at all.
@@ -105,18 +106,32 @@ static Agreement agree(DiffRun *d, const GoldenCase *c, const json_t *golden, co
 static void diagnose_run(DiffRun *d, const GoldenCase *c, const json_t *golden, const json_t *dump, const BundleCase *b, int divergence) {
     const Agreement before = agree(d, c, golden, dump, NULL);
     if (d->n_force && (before.whole || before.by_a_hair)) return;   /* what was diagnosed explains it */
-    bool found = false;
-    for (int tier = 0; tier < 4 && !found; tier++)
+    Agreement *with = calloc((size_t)hypotheses_count(), sizeof *with);
+    int best = -1;
+    if (!with) {
+        error_memory(d->err, "a run's hypotheses", 0);
+        return;
+    }
+    for (int tier = 0; tier < 4 && best < 0; tier++) {
         for (int i = 0; i < hypotheses_count() && d->err->status == CLOVER_OK; i++) {
             const Hypothesis *h = hypothesis_at(i);
             if ((h->kind == HYPOTHESIS_DECODING) != (tier < 2)) continue;
-            const Agreement with = agree(d, c, golden, dump, h);
-            if (!with.ran || (tier % 2 == 0 ? !with.whole : !(with.by_a_hair && with.step > before.step))) continue;
-            Diagnosis *g = diagnosis_add(d, h, b->name, NULL, "trace", divergence, found ? DIAGNOSIS_ALIKE : DIAGNOSIS_CAUSE);
-            if (g) g->explains = 1;
-            found = true;
+            if (tier % 2 == 0) with[i] = agree(d, c, golden, dump, h);
+            const bool explains = tier % 2 == 0 ? with[i].whole : with[i].by_a_hair && with[i].step > before.step;
+            if (with[i].ran && explains && (best < 0 || with[i].apart < with[best].apart)) best = i;
         }
-    if (!found) diff_note(d, "none of the known mistakes gives %s's decisions; all %d were tried", b->name, hypotheses_count());
+        for (int i = -1; best >= 0 && i < hypotheses_count(); i++) {   /* the best first */
+            const int k = i < 0 ? best : i;
+            const Hypothesis *h = hypothesis_at(k);
+            const bool explains = (h->kind == HYPOTHESIS_DECODING) == (tier < 2) && with[k].ran && (tier % 2 == 0 ? with[k].whole : with[k].by_a_hair && with[k].step > before.step);
+            if (i == best || !explains || with[k].apart > 2 * with[best].apart + 1e-9) continue;
+            Diagnosis *g = diagnosis_add(d, h, b->name, NULL, "trace", divergence, i < 0 ? DIAGNOSIS_CAUSE : DIAGNOSIS_ALIKE);
+            if (g) g->explains = 1;
+        }
+    }
+    free(with);
+    if (best < 0) diff_note(d, "none of the known mistakes gives %s's decisions; all %d were tried", b->name, hypotheses_count());
+    else if (d->n_force < IN_FORCE_MAX) d->force[d->n_force++] = (Forced){ hypothesis_at(best), -1 };   /* the next run is asked whether this explains it as well */
 }
 
 static json_t *golden_trace(const Bundle *b, const BundleCase *c) {

@@ -58,13 +58,15 @@ static CloverStatus open_model(DiffRun *d) {
     return CLOVER_OK;
 }
 
+#define OTHER_FILE "the dump says that its engine ran another file than the golden's"
+
 /* A dump may say in a manifest like a bundle's, {"model": {"identity"}}, which file its engine ran. */
 static const char *engine_file(const char *dump, const char *identity) {
     CloverError ignored;
     char *path = text_format(&ignored, "%s/manifest.json", dump);
     json_t *manifest = path ? json_load_file(path, 0, NULL) : NULL;
     const char *theirs = json_string_value(json_object_get(json_object_get(manifest, "model"), "identity"));
-    const char *said = !theirs ? "" : strcmp(theirs, identity) == 0 ? "the dump says that its engine ran the golden's file, which is read right here: then it is the engine" : "the dump says that its engine ran another file";
+    const char *said = !theirs ? "" : strcmp(theirs, identity) == 0 ? "the dump says that its engine ran the golden's file, which is read right here: then it is the engine" : OTHER_FILE;
     json_decref(manifest);
     free(path);
     return said;
@@ -89,6 +91,7 @@ CloverStatus diff_run(const DiffOptions *options, Bundle *bundle, DiffResult *ou
         int64_t n_unused = 0;
         const char *const *unused = dump_unused(d.dump, &n_unused);
         for (int64_t i = 0; i < n_unused; i++) diff_not_compared(&d, "%s (no probe of that name)", unused[i]);
+        if (strcmp(out->engine_file, OTHER_FILE) == 0) diff_note(&d, "%s", OTHER_FILE);
         conclude(&d);
         status = err->status;
         if (status == CLOVER_OK && d.model && !options->no_diagnosis && out->verdict == DIFF_DIFFERS) status = diff_diagnose(&d);

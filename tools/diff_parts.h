@@ -35,7 +35,8 @@ bool form_fit(FormFit *best, const CloverConfig *c, const char *stage, const int
 
 /* A stage against what the whole, given the dump's choices, should have there: what the dump is off, what the profile is off, and what
  * rounding to the dump's type adds to the right values. */
-typedef struct DiffTotal { double rms, max, floor_rms, floor_max, storage_rms, storage_max, right_rms, right_max, in_bf16; FormFit form; } DiffTotal;   /* in_bf16: share of the dump's elements that are bf16 numbers */
+typedef struct DiffTotal { double rms, max, floor_rms, floor_max, storage_rms, storage_max, right_rms, right_max, in_bf16; FormFit form;
+    double own_rms, own_max, profile_rms, profile_max; } DiffTotal;   /* in_bf16: share of the dump's elements that are bf16 numbers; own: storage of the computed values; profile: what pass 2 shows */
 
 /* A hypothesis that the reference runs under; layer: the only one, -1 everywhere. */
 typedef struct Forced { const Hypothesis *h; int64_t layer; } Forced;
@@ -51,6 +52,7 @@ typedef struct DiffRun {
     int64_t room_probes, room_notes, room_not_compared;
     struct DiffTotal *total;         /* [n_probes] */
     bool other_choices;              /* the case's choices are not all the golden's */
+    bool unseen;                     /* the case has choices of which the dump shows neither them nor what came of them */
     double *chosen; int64_t n_chosen, room_chosen;   /* of the case: every coreset and every expert choice that pass 1 went on with, in order */
     int64_t hidden_flips;            /* choices that only what follows from them shows */
     bool broken;                     /* a step could not be computed to its end from the dump's values */
@@ -92,6 +94,8 @@ typedef struct Pass {
     InForce force;
     DType type;                      /* of the dump's floats, as met last */
     uint64_t noise;                  /* pass 2: of the generator */
+    int sample;                      /* pass 2: which run of it */
+    bool coreset_unseen;             /* of the layer */
 } Pass;
 
 CloverStatus diff_cases(DiffRun *d);
@@ -134,6 +138,8 @@ CloverStatus diff_traces(DiffRun *d);
 
 /* The first decision where a run's trace (steps, tokens) leaves the golden's. */
 void diff_compare_traces(const DiffOptions *options, const json_t *golden, const json_t *dump, TraceResult *r);
+/* The largest difference of two probabilities of the same decision. */
+double diff_trace_distance(const json_t *golden, const json_t *dump);
 
 /* ---- diagnose.c, diagnose_trace.c: which mistake is it? [DIA] ---- */
 CloverStatus diff_diagnose(DiffRun *d);

@@ -177,6 +177,26 @@ void diff_compare_traces(const DiffOptions *options, const json_t *golden, const
     else if (json_is_array(ds) && json_array_size(ds) > n) say(r, (int64_t)n, false, "the dump's trace goes on after the golden's end");
 }
 
+/* Of entries […, id, …, p, …] that are about the same id. */
+static double entries_apart(const json_t *a, const json_t *b, const char *key, size_t id, size_t p) {
+    double apart = 0;
+    for (size_t i = 0; i < json_array_size(json_object_get(a, key)) && i < json_array_size(json_object_get(b, key)); i++)
+        if (json_equal(json_array_get(entry(a, key, i), id), json_array_get(entry(b, key, i), id))) apart = fmax(apart, fabs(real_at(entry(a, key, i), p) - real_at(entry(b, key, i), p)));
+    return apart;
+}
+
+double diff_trace_distance(const json_t *golden, const json_t *dump) {
+    const json_t *gs = json_object_get(golden, "steps"), *ds = json_object_get(dump, "steps");
+    double apart = 0;
+    for (size_t i = 0; i < json_array_size(gs) && i < json_array_size(ds); i++) {
+        const json_t *g = json_array_get(gs, i), *d = json_array_get(ds, i), *pg = json_object_get(g, "p"), *pd = json_object_get(d, "p");
+        if (strcmp(kind_of(g), kind_of(d)) != 0) break;
+        if (json_is_number(pg) && json_is_number(pd) && same(g, d, "id")) apart = fmax(apart, fabs(json_number_value(pg) - json_number_value(pd)));
+        apart = fmax(apart, fmax(entries_apart(g, d, "candidates", 1, 2), entries_apart(g, d, "judged", 0, 1)));
+    }
+    return apart;
+}
+
 static void show(DiffRun *d, Feature f, bool differs) {
     FeatureVerdict *v = &d->result->feature[f];
     if (differs) *v = FEATURE_DIFFERS;
@@ -230,7 +250,16 @@ static CloverStatus one_trace(DiffRun *d, const BundleCase *c) {
     } else if (json_is_string(their_mode) && json_is_string(c->mode) && !json_equal(their_mode, c->mode)) {
         r->compared = true;
         say(r, 0, false, "the dump's run is of mode %.40s, the golden's of mode %.40s", json_string_value(their_mode), json_string_value(c->mode));
-    } else diff_compare_traces(d->options, golden, dump, r);
+    } else {
+        diff_compare_traces(d->options, golden, dump, r);
+        const double apart = r->differs ? 0 : diff_trace_distance(golden, dump);
+        if (apart > probability_error(d->options->profile)) diff_note(d, "trace %s: the decisions are the golden's, but a probability is %.3g off", c->name, apart);
+        const json_t *theirs = json_object_get(dump, "options"), *value;
+        const char *name;
+        json_object_foreach((json_t *)(uintptr_t)theirs, name, value)
+            if (json_object_get(json_object_get(golden, "options"), name) && !json_equal(value, json_object_get(json_object_get(golden, "options"), name)))
+                diff_note(d, "trace %s: the dump's run has another %s than the golden's", c->name, name);
+    }
     const char *mode = json_string_value(c->mode);
     const bool differs = r->differs && !r->explained;
     if (r->compared && mode && same_prompt) {

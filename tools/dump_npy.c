@@ -35,7 +35,7 @@ static CloverStatus read_header(const char *path, const char *header, Npy *out, 
             a->type = types[i].type;
             width = types[i].bytes;
         }
-    if (!width) return error_set(err, CLOVER_UNSUPPORTED, "%s: element type %.8s; expected '<f2', '<f4', '<f8', '<V2' (bfloat16), '<i4' or '<i8'", path, descr);
+    if (!width) return error_set(err, CLOVER_BAD_INPUT, "%s: element type %.*s; expected '<f2', '<f4', '<f8', '<V2' (bfloat16), '<i4' or '<i8'", path, (int)strcspn(descr, ","), descr);
     a->elements = 1;
     for (const char *p = shape + 1; *p != ')';) {
         char *end;

@@ -83,12 +83,12 @@ static const char *const type_names[] = { "f64", "f32", "f16", "bf16", NULL };
 static const DType types[] = { DT_F64, DT_F32, DT_F16, DT_BF16 };
 
 static CloverStatus find_names(Wanted *a, CloverError *err) {
-    for (const char *name = a->names; name && *name;) {
+    for (const char *name = a->names; name && (*name || name == a->names);) {
         char one[64];
         const size_t length = strcspn(name, ",");
         snprintf(one, sizeof one, "%.*s", (int)(length < 63 ? length : 63), name);
         if (a->n == IN_FORCE_MAX) return error_set(err, CLOVER_USAGE, "%d hypotheses at once are the most", (int)IN_FORCE_MAX);
-        if (length && !(a->h[a->n++] = hypothesis_named(one)))
+        if (!(a->h[a->n++] = hypothesis_named(one)))
             return error_set(err, CLOVER_USAGE, "no hypothesis is named \"%s\"; clover hypotheses lists them", one);
         name += length + (name[length] == ',');
     }
