@@ -10,6 +10,7 @@
 enum { TRIED_MAX = 256, EVALUATED_MAX = 8, DIVERGENCES_MAX = IN_FORCE_MAX };
 #define CLOSE 2.0                    /* residuals within this factor are alike: both are rounding */
 #define A_PART 0.5                   /* what explains less of an error is not worth a line */
+#define MOST 0.75                    /* a cause explains at least this: what was beyond eight floors comes down to about one */
 #define NEARLY 0.9                   /* what explains so much may be at its own floor, which the whole diff measures */
 
 /* A hypothesis, or two, tried at one divergence. */
@@ -245,7 +246,7 @@ static bool choose(Search *s, int divergence, DiffResult *after) {
     int evaluated = 0;
     for (int i = 0; i < s->n && s->d->err->status == CLOVER_OK; i++) {
         Tried *t = &s->tried[i];
-        if (!(t->at_floor || t->explains >= NEARLY) || t->left >= 0 || evaluated == EVALUATED_MAX) continue;
+        if (!((t->at_floor && t->explains >= MOST) || t->explains >= NEARLY) || t->left >= 0 || evaluated == EVALUATED_MAX) continue;
         DiffResult this;
         evaluated++;
         evaluate(s, t, &this);
@@ -304,6 +305,10 @@ static bool search(DiffRun *d, const DiffResult *now, int divergence, DiffResult
     bool named = false;
     *after = (DiffResult){ .first = -1 };
     s.trial = (Trial){ .c = case_of(d, r), .step_index = r->step_index, .probe = r->probe };
+    if (r->verdict == STAGE_DIFFERS && !is_choice(stage_of(r->probe)) && !diff_beyond(r)) {
+        if (divergence == 0) diff_note(d, "no diagnosis: no stage adds more than its budget, so there is none to try a mistake at");
+        return false;
+    }
     if (r->added.not_finite) {
         if (divergence == 0) diff_note(d, "no diagnosis: %s of %s/%s is not finite, and no rule's numbers can be held against that; where an engine overflows, a shorter prompt shows more", r->probe, r->case_name, r->step);
         return false;
@@ -339,7 +344,8 @@ static bool search(DiffRun *d, const DiffResult *now, int divergence, DiffResult
                 if (h->kind == HYPOTHESIS_DECODING || !may_enter(h, stages)) continue;
                 if (n++ < 12 && used < sizeof ruled_out) used += (size_t)snprintf(ruled_out + used, sizeof ruled_out - used, "%s%s", used ? ", " : "", h->name);
             }
-            diff_note(d, "none of the known mistakes explains %s of %s/%s to the floor; ruled out: %d that can enter there (%s%s)", r->probe, r->case_name, r->step, n, ruled_out, n > 12 ? ", ..." : "");
+            if (n == 0) diff_note(d, "no known mistake enters at %s, where %s/%s differs", r->probe, r->case_name, r->step);
+            else diff_note(d, "none of the known mistakes explains %s of %s/%s to the floor; ruled out: %d that can enter there (%s%s)", r->probe, r->case_name, r->step, n, ruled_out, n > 12 ? ", ..." : "");
         }
     }
     clover_snapshot_free(s.before);
