@@ -63,7 +63,7 @@ VECTORS_OBJS := $(patsubst %.c,$(B)/%.o,$(wildcard tests/vectors*.c))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
 # ---- targets --------------------------------------------------------------------------------------------------------
-.PHONY: all help demo check vectors peers bench fuzz install deps clean suites bits need need-tests
+.PHONY: all help demo check vectors peers nano bench fuzz install deps clean suites bits need need-tests
 .SECONDARY:
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -77,6 +77,7 @@ help:
 	@echo 'make check       install what is missing, build with gcc and clang, run every test; ends with "N passed, N failed"'
 	@echo 'make vectors     run every vector in the folder VECTORS=DIR'
 	@echo 'make peers       compare with Transformers, llama.cpp and the real vocabulary (downloads them into build/)'
+	@echo 'make nano        train the small model of golden/ again, in build/nano (downloads PyTorch; hours)'
 	@echo 'make bench       measure speed'
 	@echo 'make fuzz        fuzz the readers, FUZZ_SECONDS=60 each'
 	@echo 'make install     into PREFIX=/usr/local (DESTDIR is honoured)'
@@ -97,6 +98,9 @@ vectors: $(B)/vectors
 
 peers: all
 	@./tests/peers/run.sh
+
+nano: all
+	@./tools/python/nano/make.sh
 
 bench: all
 	@./tools/bench.sh
