@@ -12,7 +12,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
-known='numpy twin transformers llamacpp adapters tokenizer writers report'
+known='numpy twin transformers llamacpp adapters tokenizer writers exports report'
 peers=${PEERS-$known}
 vectors=${VECTORS-}
 clover=${CLOVER-build/clover}
@@ -207,6 +207,11 @@ fi
 if ready writers; then
     "$python" "$script"
     count writers $?
+fi
+if ready exports; then
+    if chromium=$(tests/peers/browser/install.sh); then :; else skip exports "llama.cpp in a browser: $chromium" && chromium=; fi   # its other half can run
+    "$python" "$script" --clover "$clover" --work $work ${chromium:+--chromium "$chromium"}
+    count exports $?
 fi
 case " $peers " in *' report '*)
     echo report
