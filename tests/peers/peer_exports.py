@@ -24,14 +24,11 @@ from gguf.quants import quantize
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 VECTORS = 'tests/vectors/drifts'
-# ASCII, of which each byte is one token. A prompt is taken when the reference is sure of every token of its answer (three are; where the
-# list ends first, the surest): a random model has near ties, and llama.cpp rounds to float32 and, in a matrix product with a smaller
+# ASCII, of which each byte is one token. The prompts are the three at whose first TOKENS the reference is surest: a random model has near ties, and llama.cpp rounds to float32 and, in a matrix product with a smaller
 # type, to that type or to 8 bits.
 TEXTS = ['Hello', 'a right export', '17 + 4 = 21; and', 'tokens', 'Norms are shifted by one.', 'x', 'Heads are tiled', 'zero, one', 'QKV', 'conv',
          'gate', 'up', 'down', 'router', 'blk.0', 'Shared', 'A_log', 'epsilon', 'row', 'mask', 'q4_0', 'bf16', 'The end', 'why?']
-TEXTS += [f'{a}, {b}' for a in TEXTS[:6] for b in TEXTS[6:18]]
-SURE = 0.75                                                        # its probability
-PROMPTS, TOKENS = 3, 8                                             # greedy tokens of a prompt
+PROMPTS, TOKENS, LONG = 3, 8, 24                                   # greedy tokens of a prompt; of a file whose answers should differ
 DIFFUSION = ('conv_right_weight', 'bd_softmax_logit_scale', 'bd_softmax_history_bias', 'bd_softmax_history_c')
 HK, HV, DV, K, WIDTH, HEADS, LAYERS = 2, 4, 32, 64, 32, 2, 4      # of good.gguf
 SHIFTED = ('attn_norm.weight', 'post_attention_norm.weight', 'output_norm.weight', 'attn_q_norm.weight', 'attn_k_norm.weight')
@@ -246,20 +243,18 @@ class Peer:
         if model not in self.references:
             found = []
             for text in TEXTS:
-                if sum(p >= SURE for p, _, _ in found) == PROMPTS:
-                    break
-                answer = json.loads(self.run('run', model, '--ids', ','.join(map(str, text.encode())), '-n', str(TOKENS), '--json',
+                answer = json.loads(self.run('run', model, '--ids', ','.join(map(str, text.encode())), '-n', str(LONG), '--json',
                                              '--numerics', 'llama.cpp' if rounded else 'exact'))
-                if len(answer['tokens']) == TOKENS:                # a stop token would end ours, not llama.cpp's
-                    found.append((min(step['p'] for step in answer['steps']), text, answer['tokens']))
+                if len(answer['tokens']) == LONG:                  # a stop token would end ours, not llama.cpp's
+                    found.append((min(step['p'] for step in answer['steps'][:TOKENS]), text, answer['tokens']))
             assert len(found) >= PROMPTS, f'{model}: too few prompts'
             self.references[model] = {text: tokens for _, text, tokens in sorted(found)[-PROMPTS:]}
         return self.references[model]
 
     def load(self, name, model, expected, reference, twin=None):
         """Later, with all the others: expected is 'same', 'other', 'refused' or 'loads'; twin: the job whose tokens these must be."""
-        self.jobs.append({'name': name, 'twin': twin, 'model': os.path.abspath(model), 'prompts': list(reference), 'tokens': TOKENS, 'expected': expected,
-                          'reference': reference})
+        self.jobs.append({'name': name, 'twin': twin, 'model': os.path.abspath(model), 'prompts': list(reference),
+                          'tokens': TOKENS if expected == 'same' else LONG, 'expected': expected, 'reference': reference})
 
     # ---- convert
     def convert(self):
@@ -363,7 +358,8 @@ class Peer:
         for tensor, x in right.tensors.items():
             y = f.tensors.get(tensor)
             # exp(log x), (x + 1) - 1 and the like round once in float32 each way; what the type stores moves whole.
-            self.check(y is not None and y.shape == x.shape and np.allclose(x, y, rtol=3e-6, atol=3e-7, equal_nan=True), f'{name}: fixed, {tensor} has other values')
+            self.check(y is not None and y.shape == x.shape and np.allclose(x, y, rtol=3e-6, atol=3e-7, equal_nan=True),
+                       f'{name}: fixed, {tensor} has other values')
         self.check(not [x for x in self.findings(out) if x['severity'] != 'note'], f'{name}: fixed, lint finds more')
         self.load(f'{name} fixed', out, 'same', reference, f'good {right.kind}')
 
@@ -398,12 +394,14 @@ class Peer:
             count[1] += 1
             return
         pairs = [(a, b) for ours, its in zip(job['reference'].values(), result['tokens']) for a, b in zip(ours, its)]
-        equal, of = sum(a == b for a, b in pairs), TOKENS * PROMPTS
+        equal, of = sum(a == b for a, b in pairs), job['tokens'] * PROMPTS
         count[2] += equal
         count[3] += of
         if expected != 'same':
             print(f'    {name}: {equal} of {of} tokens equal')
-        good = {'same': equal == of, 'other': equal < of, 'loads': True}[expected]
+        blocks = 'q8_0' in name.lower() or 'q4_0' in name.lower()    # llama.cpp rounds the activations, too: one prompt may part
+        whole = sum(ours[:TOKENS] == its for ours, its in zip(job['reference'].values(), result['tokens']))
+        good = {'same': whole >= PROMPTS - blocks, 'other': equal < of, 'loads': True}[expected]
         if job['twin']:
             self.check(result['tokens'] == self.answers[job['twin']], f'{name}: other tokens than llama.cpp gives for the good file')
         count[1] += self.check(good and len(pairs) == of, f'{name}: {equal} of {of} tokens are the reference\'s')
