@@ -77,9 +77,9 @@ static void note_state(DiffRun *d) {
 /* Where no stage added more than its budget, the whole must still be what the profile's rounding makes of it: else the budgets were
  * made from inputs that are wrong, or many small errors have one sign. A probe's arrays of a case are taken together, since a few
  * elements of one step say little. */
-static bool is_of_the_whole(const ProbeResult *r) {
+static bool is_of_the_whole(const DiffRun *d, const ProbeResult *r) {
     const char *stage = stage_of(r->probe);
-    return r->verdict == STAGE_CONFORMS && r->injected && (strcmp(stage, "out") == 0 || strcmp(stage, "final_norm") == 0 || strcmp(stage, "logits") == 0);
+    return r->verdict == STAGE_CONFORMS && r->injected && !d->total[r - d->result->probe].unseen && (strcmp(stage, "out") == 0 || strcmp(stage, "final_norm") == 0 || strcmp(stage, "logits") == 0);
 }
 
 static bool off_in_the_whole(const DiffRun *d, const ProbeResult *of) {
@@ -87,7 +87,7 @@ static bool off_in_the_whole(const DiffRun *d, const ProbeResult *of) {
     const double unit = d->options->profile == CLOVER_BF16 ? 0x1p-9 : 0x1p-24;
     double off = 0, floor = 0, elements = 0;
     for (const ProbeResult *r = of; r < out->probe + out->n_probes && r->case_name == of->case_name; r++) {
-        if (strcmp(r->probe, of->probe) != 0 || !is_of_the_whole(r)) continue;
+        if (strcmp(r->probe, of->probe) != 0 || !is_of_the_whole(d, r)) continue;
         const DiffTotal *t = &d->total[r - out->probe];
         double n = 1;
         for (int k = 0; k < r->dims; k++) n *= (double)r->shape[k];
@@ -102,8 +102,8 @@ static void check_the_whole(DiffRun *d) {
     DiffResult *out = d->result;
     for (int64_t i = 0; i < out->n_probes; i++) {
         ProbeResult *r = &out->probe[i];
-        bool first = is_of_the_whole(r);
-        for (int64_t k = 0; k < i && first; k++) first = out->probe[k].case_name != r->case_name || strcmp(out->probe[k].probe, r->probe) != 0 || !is_of_the_whole(&out->probe[k]);
+        bool first = is_of_the_whole(d, r);
+        for (int64_t k = 0; k < i && first; k++) first = out->probe[k].case_name != r->case_name || strcmp(out->probe[k].probe, r->probe) != 0 || !is_of_the_whole(d, &out->probe[k]);
         if (!first || !off_in_the_whole(d, r)) continue;
         r->verdict = STAGE_DIFFERS;
         snprintf(r->note, sizeof r->note, "no stage adds more than its budget, but in this case's steps together this one is off the golden by more than the profile's rounding explains");

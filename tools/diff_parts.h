@@ -36,6 +36,7 @@ bool form_fit(FormFit *best, const CloverConfig *c, const char *stage, const int
 /* A stage against what the whole, given the dump's choices, should have there: what the dump is off, what the profile is off, and what
  * rounding to the dump's type adds to the right values. */
 typedef struct DiffTotal { double rms, max, floor_rms, floor_max, storage_rms, storage_max, right_rms, right_max, in_bf16; FormFit form;
+    bool unseen;                     /* its case has choices that nothing shows */
     double own_rms, own_max, profile_rms, profile_max; } DiffTotal;   /* in_bf16: share of the dump's elements that are bf16 numbers; own: storage of the computed values; profile: what pass 2 shows */
 
 /* A hypothesis that the reference runs under; layer: the only one, -1 everywhere. */

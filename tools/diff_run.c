@@ -626,6 +626,10 @@ CloverStatus diff_state_before(DiffRun *d, const BundleCase *c, int64_t step_ind
 
 enum { PROFILE_SAMPLES = 4 };
 
+static void note_unseen(DiffRun *d, int64_t from) {
+    for (int64_t i = from; i < d->result->n_probes; i++) d->total[i].unseen = d->unseen;
+}
+
 CloverStatus diff_cases(DiffRun *d) {
     for (int64_t i = 0; i < d->bundle->n_cases && d->err->status == CLOVER_OK; i++) {
         const int64_t from = d->result->n_probes;
@@ -640,6 +644,7 @@ CloverStatus diff_cases(DiffRun *d) {
                 at = d->scratch.used;
             }
             one_pass(&p);
+            if (kind == PASS_EXACT) note_unseen(d, from);
             /* Which experts rounding flips where nothing shows it is a matter of chance: some more runs of it. */
             for (int sample = 1; kind == PASS_PROFILE && d->unseen && sample < PROFILE_SAMPLES; sample++) {
                 p = (Pass){ .d = d, .kind = kind, .c = &d->bundle->cases[i], .next = from, .at = at, .noise = (uint64_t)sample * 7919, .sample = sample };
