@@ -95,7 +95,8 @@ static void write_folder(Edit *e) {
     SafetensorsBuild b = { 0 };
     for (int i = 0; i < e->n_tensors; i++) {
         const EditTensor *t = &e->tensor[i];
-        const char *type = t->type == DT_F32 ? "F32" : t->type == DT_BF16 ? "BF16" : t->type == DT_F16 ? "F16" : "I8";
+        const char *type = t->type == DT_F32 ? "F32" : t->type == DT_BF16 ? "BF16" : t->type == DT_F16 ? "F16"
+                           : t->type == DT_F8_E4M3 ? "F8_E4M3" : t->type == DT_F8_E5M2 ? "F8_E5M2" : "I8";
         build_safetensor(&b, t->name, type, t->dims, t->shape, t->data.data, t->data.n);
     }
     Bytes file = build_safetensors(&b);

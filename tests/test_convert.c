@@ -284,6 +284,70 @@ START_TEST(refusals_leave_nothing) {
     assert_run(cmd_convert, say(GOOD_HF, "a.gguf", "--force"), 0, NULL);
 } END_TEST
 
+/* Values that cannot be had are not written, and the tensor is named. */
+START_TEST(types_that_cannot_be_decoded_are_refused) {
+    static const struct { DType type; const char *tensor, *says; } all[] = {
+        { DT_F8_E4M3, "model.layers.1.mlp.gate.weight", "model.layers.1.mlp.gate.weight: its type F8_E4M3" },
+        { DT_F8_E5M2, "model.layers.0.linear_attn.in_proj_qkv.weight", "in_proj_qkv.weight: its type F8_E5M2" },
+        { DT_I8, "model.layers.3.self_attn.q_proj.weight", "self_attn.q_proj.weight: its type I8" },
+        { DT_I8, "model.layers.2.mlp.experts.down_proj", "model.layers.2.mlp.experts.down_proj: its type I8" },
+        { DT_I8, "model.embed_tokens.weight", "model.embed_tokens.weight: its type I8" } };
+    Edit *e = edit_hf();
+    EditTensor *t = edit_tensor(e, all[_i].tensor);
+    t->type = all[_i].type;
+    t->data.n /= 4;
+    char text[1024];
+    const char *hf = edit_write(e);
+    for (int k = 0; k < 2; k++) {
+        snprintf(text, sizeof text, "convert %s %s/a.gguf --type %s", hf, folder, k ? "q4_0" : "f32");
+        assert_run(cmd_convert, text, 4, all[_i].says);
+    }
+    ck_assert(!is_there(in_folder(folder, "a.gguf")));
+    snprintf(text, sizeof text, "lint %s", hf);
+    assert_run(cmd_lint, text, 0, "no fault found in what could be looked at");
+    assert_run(cmd_lint, text, 0, "clover convert refuse");
+    edit_free(e);
+} END_TEST
+
+/* One expert's tensor of another type than the others': neither misread nor read past its end. */
+START_TEST(experts_of_two_types_are_refused) {
+    char text[512], path[2 * TEST_PATH];
+    snprintf(text, sizeof text, "synth -o %s/hf --form hf --seed 5 --per-expert", folder);
+    assert_run(cmd_synth, text, 0, NULL);
+    snprintf(path, sizeof path, "%s/hf/model.safetensors", folder);
+    Bytes file = read_file(path);
+    char *at = NULL;
+    const char name[] = "layers.1.mlp.experts.2.up_proj.weight";
+    for (size_t i = 0; i + sizeof name < file.n && !at; i++)
+        if (memcmp(file.data + i, name, sizeof name - 1) == 0) at = (char *)file.data + i;
+    ck_assert_ptr_nonnull(at);
+    char *type = strstr(at, "\"F32\"");
+    ck_assert_ptr_nonnull(type);
+    memcpy(type, "\"I32\"", 5);
+    write_file(path, file.data, file.n);
+    free_bytes(&file);
+    assert_run(cmd_convert, say(in_folder(folder, "hf"), "a.gguf", ""), 4, "experts.2.up_proj.weight: its type I32");
+    ck_assert(!is_there(in_folder(folder, "a.gguf")));
+} END_TEST
+
+/* The folder's own files are no place to write to. [ERR-4] */
+START_TEST(the_folder_is_spared) {
+    static const char *const files[] = { "config.json", "tokenizer.json", "model.safetensors", "generation_config.json" };
+    char text[512];
+    snprintf(text, sizeof text, "synth -o %s/hf --form hf --seed 5", folder);
+    assert_run(cmd_synth, text, 0, NULL);
+    for (int i = 0; i < 4; i++) {
+        char out[64];
+        snprintf(out, sizeof out, "hf/../hf/%s", files[i]);
+        Bytes before = read_file(in_folder(folder, out));
+        assert_run(cmd_convert, say(in_folder(folder, "hf"), out, "--force"), 2, "is a file that is read here");
+        Bytes after = read_file(in_folder(folder, out));
+        ck_assert(before.n == after.n && memcmp(before.data, after.data, before.n) == 0);
+        free_bytes(&before);
+        free_bytes(&after);
+    }
+} END_TEST
+
 /* A GGUF names its split pattern; another than Qwen3.5's has no name. */
 START_TEST(another_split_pattern_is_refused) {
     char text[512];
@@ -320,6 +384,9 @@ Suite *convert_suite(void) {
     tcase_add_test(c, for_llama_cpp_and_as_a_base_model);
     tcase_add_test(c, refusals_leave_nothing);
     tcase_add_test(c, another_split_pattern_is_refused);
+    tcase_add_loop_test(c, types_that_cannot_be_decoded_are_refused, 0, 5);
+    tcase_add_test(c, experts_of_two_types_are_refused);
+    tcase_add_test(c, the_folder_is_spared);
     tcase_add_test(c, out_of_memory);
     suite_add_tcase(s, c);
     return s;

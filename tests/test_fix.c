@@ -326,7 +326,7 @@ START_TEST(refusals) {
     assert_run(cmd_fix, say("no-such.gguf", "a.gguf", ""), 3, "no-such.gguf");
     assert_run(cmd_fix, say(in, "a.gguf", "--like no-such.gguf"), 3, "no-such.gguf");
     snprintf(text, sizeof text, "fix %s %s --force", in, in);
-    assert_run(cmd_fix, text, 2, "is the file to be mended");
+    assert_run(cmd_fix, text, 2, "is a file that is read here");
     snprintf(text, sizeof text, "fix %s", in);
     assert_run(cmd_fix, text, 2, "OUT is missing");
     snprintf(text, sizeof text, "fix %s --dry-run", in);
@@ -342,6 +342,48 @@ START_TEST(refusals) {
     free_bytes(&before);
     free_bytes(&after);
     edit_free(e);
+} END_TEST
+
+/* Whatever name it goes by, no output replaces what is read: parts of a split file, files of a folder, the good file. [ERR-4] */
+START_TEST(inputs_are_spared) {
+    char text[4096], part[512] = "", other[512] = "";
+    snprintf(text, sizeof text, "synth -o %s/split.gguf --seed 3 --split-size 200K", folder);
+    assert_run(cmd_synth, text, 0, NULL);
+    DIR *d = opendir(folder);
+    for (struct dirent *f; (f = readdir(d)); ) {
+        if (strstr(f->d_name, "-00001-of-")) snprintf(part, sizeof part, "%s/%s", folder, f->d_name);
+        if (strstr(f->d_name, "-00002-of-")) snprintf(other, sizeof other, "%s/%s", folder, f->d_name);
+    }
+    closedir(d);
+    snprintf(text, sizeof text, "synth -o %s/hf --form hf --seed 3", folder);
+    assert_run(cmd_synth, text, 0, NULL);
+    char hf[512], config[600], tokenizer[600], link[600];
+    snprintf(hf, sizeof hf, "%s/hf", folder);
+    snprintf(config, sizeof config, "%s/config.json", hf);
+    snprintf(tokenizer, sizeof tokenizer, "%s/./tokenizer.json", hf);
+    snprintf(link, sizeof link, "%s/link.gguf", folder);
+    ck_assert_int_eq(symlink(strrchr(other, '/') + 1, link), 0);
+    const struct { const char *in, *out, *flags; } all[] = {
+        { part, other, "" }, { part, link, "" }, { other, part, "" }, { part, config, "--like HF" }, { part, tokenizer, "--like HF" },
+        { GOOD_GGUF, other, "--like PART" }, { part, "OUT", "--for llama.cpp --keep-diffusion OTHER" }, { part, "OUT", "--like HF --keep-diffusion CONFIG" } };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const char *value = strstr(all[i].flags, "HF") ? hf : strstr(all[i].flags, "PART") ? part : "", *side = strstr(all[i].flags, "OTHER") ? other : config;
+        char out[1024];
+        snprintf(out, sizeof out, "%s/new.gguf", folder);
+        if (strcmp(all[i].out, "OUT") != 0) snprintf(out, sizeof out, "%s", all[i].out);
+        snprintf(text, sizeof text, "fix %s %s --force %s %s %s %s", all[i].in, out, *value ? "--like" : "", value,
+                 strstr(all[i].flags, "keep") ? "--for llama.cpp --keep-diffusion" : "", strstr(all[i].flags, "keep") ? side : "");
+        Bytes before = read_file(strstr(all[i].flags, "keep") ? side : out);
+        assert_run(cmd_fix, text, 2, "is a file that is read here");
+        Bytes after = read_file(strstr(all[i].flags, "keep") ? side : out);
+        ck_assert(before.n == after.n && memcmp(before.data, after.data, before.n) == 0);
+        free_bytes(&before);
+        free_bytes(&after);
+    }
+    ck_assert(!is_there(in_folder(folder, "new.gguf")));
+    snprintf(text, sizeof text, "fix %s %s/new.gguf --for llama.cpp --keep-diffusion %s/hf/../new.gguf", part, folder, folder);   /* not there yet */
+    assert_run(cmd_fix, text, 2, "are one file");
+    ck_assert(!is_there(in_folder(folder, "new.gguf")));
 } END_TEST
 
 /* Memory that runs out anywhere: said, nothing leaks, nothing is left that looks finished. */
@@ -374,6 +416,7 @@ Suite *fix_suite(void) {
     tcase_add_test(c, alignment_is_mended);
     tcase_add_test(c, split_files);
     tcase_add_test(c, refusals);
+    tcase_add_test(c, inputs_are_spared);
     tcase_add_loop_test(c, out_of_memory, 0, 2);
     suite_add_tcase(s, c);
     return s;

@@ -42,6 +42,21 @@ static bool wanted(const RoleOf *role, const RoleView *v, bool diffusion) {
     return role_view_present(v) && (diffusion || !role->what.diffusion);
 }
 
+/* What stands in the view must be values of the right shape: else what would be written is no weight at all. */
+static CloverStatus check_view(const RoleView *v, CloverError *err) {
+    const Tensor *t = v->single ? v->single[0] : v->tensor;
+    for (int64_t e = 0; v->single && e < v->experts && t->type == v->type; e++) t = v->single[e];     /* the first of another type */
+    const DTypeInfo *info = dtype_info(t->type);
+    if (!info || !info->decodable)
+        return error_set(err, CLOVER_UNSUPPORTED, "%s: %s: its type %s cannot be decoded; export the folder in F32, F16 or BF16", t->file, t->name,
+                         info ? info->name : "(unknown)");
+    if (t->type != v->type)
+        return error_set(err, CLOVER_UNSUPPORTED, "%s: %s is %s, others of its layer's experts are %s: experts of more than one type are not converted",
+                         t->file, t->name, info->name, dtype_info(v->type)->name);
+    if (!v->fits) return error_set(err, CLOVER_BAD_INPUT, "%s: %s has not the shape that the model's numbers give it", t->file, t->name);
+    return CLOVER_OK;
+}
+
 static CloverStatus write_tensors(const Conversion *a, const ModelFile *f, const RoleList *roles, bool diffusion, GgufWriter *w, CloverError *err) {
     RoleView *views = calloc((size_t)roles->n, sizeof *views);
     bool *use = calloc((size_t)roles->n, sizeof *use);
@@ -52,6 +67,7 @@ static CloverStatus write_tensors(const Conversion *a, const ModelFile *f, const
         const RoleOf *role = &roles->role[i];
         int64_t shape[3];
         if (role_view(f, role, &f->config, &views[i], err) != CLOVER_OK || !(use[i] = wanted(role, &views[i], diffusion))) continue;
+        if (check_view(&views[i], err) != CLOVER_OK) break;
         const DType type = role_type(role, types[a->type]);
         fell_back += type == DT_F16 && types[a->type] != DT_F16;
         gguf_add_tensor(w, role->name, type, role_shape(role, shape), shape);
@@ -102,7 +118,7 @@ static CloverStatus convert(const Conversion *a, CloverError *err) {
     struct stat info;
     if (stat(a->folder, &info) == 0 && !S_ISDIR(info.st_mode))
         return error_set(err, CLOVER_USAGE, "%s: expected a folder with config.json and *.safetensors", a->folder);
-    if (output_may_replace(a->out, a->force, err) != CLOVER_OK) return err->status;
+    if (output_spares(a->out, a->folder, err) != CLOVER_OK || output_may_replace(a->out, a->force, err) != CLOVER_OK) return err->status;
     CloverStatus status = clover_model_open(a->folder, NULL, &model, err);
     if (status == CLOVER_OK) status = model_file_open(a->folder, &f, err);
     if (status == CLOVER_OK) f.config = *clover_model_config(model);

@@ -348,6 +348,7 @@ CloverStatus role_write(const RoleView *v, const HeadMap *rows, const HeadMap *c
     uint8_t *packed = malloc(bytes);
     error_clear(err);
     if (!row || !packed) error_memory(err, "a row", (size_t)v->cols * 12 + bytes);
+    else if (!v->decodable || !v->fits) error_set(err, CLOVER_BUG, "%s: no values that could be written", role_view_name(v));
     for (int64_t e = 0; e < v->experts && err->status == CLOVER_OK; e++)
         for (int64_t r = 0; r < v->rows && err->status == CLOVER_OK; r++) {
             role_row(v, e, head_unmap(rows, r), row, scratch);

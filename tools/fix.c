@@ -36,12 +36,20 @@ static CloverStatus plan(Fix *x) {
     return x->has_good ? fix_like(x) : fix_values(x);
 }
 
+/* Writing over a file that is being read would be its end. */
+static CloverStatus spares_inputs(const Fix *x, const char *path) {
+    if (output_spares(path, x->in, x->err) != CLOVER_OK || !x->like) return x->err->status;
+    return output_spares(path, x->like, x->err);
+}
+
 static CloverStatus fix(Fix *x) {
     struct stat info;
     if (stat(x->in, &info) == 0 && S_ISDIR(info.st_mode))
         return error_set(x->err, CLOVER_USAGE, "%s: a folder is a source; clover convert writes a GGUF of it", x->in);
     if (!x->out && !x->dry_run) return error_set(x->err, CLOVER_USAGE, "OUT is missing: the file to write (or --dry-run)");
-    if (x->side && x->out && strcmp(x->side, x->out) == 0) return error_set(x->err, CLOVER_USAGE, "--keep-diffusion and OUT are one file");
+    if (x->side && x->out && output_same_file(x->side, x->out))
+        return error_set(x->err, CLOVER_USAGE, "--keep-diffusion and OUT are one file: %s", x->out);
+    if (!x->dry_run && (spares_inputs(x, x->out) != CLOVER_OK || (x->side && spares_inputs(x, x->side) != CLOVER_OK))) return x->err->status;
     if (!x->dry_run && output_may_replace(x->out, x->force, x->err) != CLOVER_OK) return x->err->status;
     if (plan(x) != CLOVER_OK) return x->err->status;
     if (!x->dry_run && fix_write(x) != CLOVER_OK) return x->err->status;

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "../ref/files/quant.h"
 #include "fix.h"
 #include "output.h"
@@ -131,20 +130,11 @@ static CloverStatus check_room(const Fix *x, CloverError *err) {
     return output_room(x->out, all, err);
 }
 
-/* Writing over the file that is being read would be its end. */
-static CloverStatus refuse_itself(const Fix *x, const char *path, CloverError *err) {
-    struct stat a, b;
-    if (stat(x->in, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
-        return error_set(err, CLOVER_USAGE, "%s: is the file to be mended; write to another", path);
-    return CLOVER_OK;
-}
-
 CloverStatus fix_write(Fix *x) {
     CloverError *err = x->err;
     const bool side = x->side && x->dropped > 0;
-    if (refuse_itself(x, x->out, err) != CLOVER_OK || output_may_replace(x->out, x->force, err) != CLOVER_OK) return err->status;
-    if (side && (refuse_itself(x, x->side, err) != CLOVER_OK || output_may_replace(x->side, x->force, err) != CLOVER_OK)) return err->status;
     error_clear(err);
+    if (side && output_may_replace(x->side, x->force, err) != CLOVER_OK) return err->status;
     if (x->changes == 0 && x->file.maps == 1) return copy_whole(x, err);
     if (check_room(x, err) != CLOVER_OK) return err->status;
     if (side && write_file(x, x->side, true, err) != CLOVER_OK) return err->status;      /* first: nothing may be lost */

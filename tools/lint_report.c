@@ -243,7 +243,7 @@ void report_print(FILE *out, const Report *r, const char *path, NameForm form) {
     for (int64_t i = 0; i < r->n; i++) above += r->finding[i].severity > NOTE;
     fprintf(out, "%s: ", path);
     if (above) fprintf(out, "%lld %s", (long long)above, above == 1 ? "finding" : "findings");
-    else fprintf(out, "nothing is wrong");
+    else fprintf(out, r->remark.n ? "no fault found in what could be looked at" : "nothing is wrong");
     if (r->n > above) fprintf(out, ", %lld %s", (long long)(r->n - above), r->n - above == 1 ? "note" : "notes");
     fprintf(out, "\n\n");
     for (int64_t i = 0; i < r->n; i++) print_finding(out, &r->finding[i], path, form);

@@ -211,14 +211,18 @@ static void walk_tensor(Walk *w, int64_t i) {
 
 static bool needs_values(const LintModel *m, int64_t i) { return m->of[i].role >= 0 || m->file->tensors.tensor[i].elements > 0; }
 
-/* Which types cannot be decoded, and how many tensors have them. */
+/* Which types cannot be decoded, and how many tensors have them. Where the model needs one of them, who refuses. */
 static void say_skipped(const LintModel *m, Report *r) {
     int64_t count[256] = { 0 }, absent = 0;
+    const char *needed[256] = { NULL };
     for (int64_t i = 0; i < m->file->tensors.n; i++) {
         const Tensor *t = &m->file->tensors.tensor[i];
         const DTypeInfo *info = dtype_info(t->type);
-        if (!t->data && t->elements > 0) absent++;
-        else if (!info || !info->decodable) count[(unsigned)t->type & 255]++;
+        const unsigned type = (unsigned)t->type & 255;
+        if (!t->data && t->elements > 0) { absent++; continue; }
+        if (info && info->decodable) continue;
+        count[type]++;
+        if (!needed[type] && m->of[i].role >= 0 && m->of[i].layer < m->layers) needed[type] = t->name;
     }
     for (int type = 0; type < 256; type++) {
         if (count[type] == 0) continue;
@@ -226,6 +230,9 @@ static void say_skipped(const LintModel *m, Report *r) {
         if (info)
             report_remark(r, "%lld tensors of type %s: it cannot be decoded, their values were not looked at", (long long)count[type], info->name);
         else report_remark(r, "%lld tensors of the unknown type %d: their values were not looked at", (long long)count[type], type);
+        if (needed[type])
+            report_remark(r, m->file->form == NAMES_HF ? "%s is one of them: clover run and clover convert refuse the folder; export it in F32, F16 or BF16 (Transformers)"
+                             : "%s is one of them: clover run refuses the file", needed[type]);
     }
     if (absent) report_remark(r, "%lld tensors are not in the file, or not where they should be: their values were not looked at", (long long)absent);
 }

@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
+#include "../ref/files/names.h"
 #include "output.h"
 
 enum { BUFFER = 1 << 20 };
@@ -79,6 +80,63 @@ CloverStatus output_may_replace(const char *path, bool force, CloverError *err) 
     if (exists && S_ISDIR(info.st_mode)) return error_set(err, CLOVER_USAGE, "%s: is a folder, a file was meant", path);
     if (exists && S_ISREG(info.st_mode) && !force) return error_set(err, CLOVER_USAGE, "%s: exists; --force replaces it", path);
     return CLOVER_OK;
+}
+
+/* The file's folder, and its name there; NULL: no memory. */
+static char *folder_of(const char *path, const char **name) {
+    char *copy = strdup(path), *slash = copy ? strrchr(copy, '/') : NULL;
+    *name = slash ? path + (slash - copy) + 1 : path;
+    if (slash) slash[slash == copy] = '\0';
+    else if (copy) { free(copy); copy = strdup("."); }
+    return copy;
+}
+
+static bool same_inode(const struct stat *a, const struct stat *b) { return a->st_dev == b->st_dev && a->st_ino == b->st_ino; }
+
+bool output_same_file(const char *a, const char *b) {
+    struct stat x, y;
+    const bool first = stat(a, &x) == 0, second = stat(b, &y) == 0;
+    if (first || second) return first && second && same_inode(&x, &y);
+    const char *a_name, *b_name;
+    char *a_folder = folder_of(a, &a_name), *b_folder = folder_of(b, &b_name);
+    const bool same = a_folder && b_folder && strcmp(a_name, b_name) == 0 && stat(a_folder, &x) == 0 && stat(b_folder, &y) == 0 && same_inode(&x, &y);
+    free(a_folder);
+    free(b_folder);
+    return same;
+}
+
+static CloverStatus refuse_input(const char *path, const char *input, CloverError *err) {
+    struct stat a, b;
+    if (stat(path, &a) == 0 && stat(input, &b) == 0 && S_ISREG(b.st_mode) && same_inode(&a, &b))
+        return error_set(err, CLOVER_USAGE, "%s: is a file that is read here (%s); write to another", path, input);
+    return CLOVER_OK;
+}
+
+static CloverStatus spare_folder(const char *path, const char *folder, CloverError *err) {
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && err->status == CLOVER_OK && (e = readdir(d)); ) {
+        char *input = text_format(err, "%s/%s", folder, e->d_name);
+        if (input) refuse_input(path, input, err);
+        free(input);
+    }
+    if (d) closedir(d);
+    return err->status;
+}
+
+CloverStatus output_spares(const char *path, const char *input, CloverError *err) {
+    struct stat info;
+    PartName name;
+    error_clear(err);
+    if (stat(path, &info) != 0) return CLOVER_OK;                    /* nothing lies there */
+    if (stat(input, &info) == 0 && S_ISDIR(info.st_mode)) return spare_folder(path, input, err);
+    if (refuse_input(path, input, err) != CLOVER_OK || !part_name_parse(input, ".gguf", &name)) return err->status;
+    for (int i = 1; i <= name.parts && err->status == CLOVER_OK; i++) {
+        char *part = part_name_make(input, &name, i, ".gguf");
+        if (!part) return error_memory(err, "a part's name", strlen(input));
+        refuse_input(path, part, err);
+        free(part);
+    }
+    return err->status;
 }
 
 CloverStatus output_open(Output *o, const char *path, bool force, CloverError *err) {

@@ -26,6 +26,12 @@ CloverStatus output_close(Output *o, CloverError *err);      /* flush, sync, clo
 CloverStatus output_commit(Output *o, CloverError *err);     /* output_close unless done, then rename; frees o */
 void output_discard(Output *o);                              /* removes what was written; fine when zeroed or committed */
 
+/* Are the two one file: by device and inode, and where neither is there yet, by folder and name? */
+bool output_same_file(const char *a, const char *b);
+/* CLOVER_USAGE when path is one of the input's files: itself, any part of a split one, any file of a folder. An output that
+ * replaced one of them would be the end of what it is made of. */
+CloverStatus output_spares(const char *path, const char *input, CloverError *err);
+
 /* A whole file at once. */
 CloverStatus output_file(const char *path, const void *bytes, size_t n, bool force, CloverError *err);
 
