@@ -159,6 +159,11 @@ void diff_judge(DiffRun *d) {
     if (out->first < 0) check_the_whole(d);
     if (d->model) note_state(d);
     note_resolution(d);
+    for (int64_t i = 0; i < out->n_probes; i++)
+        if (d->total[i].unseen) {
+            diff_note(d, "the dump shows neither the experts chosen (moe.ids, with a coreset moe.coreset) nor what came of them in some layers: the budgets leave room for the flips of near ties there");
+            break;
+        }
     if (coarse)
         diff_note(d, "%lld arrays are stored so coarsely that a fault smaller than their storage's rounding would not show: they are below the floor, not proven to conform", (long long)coarse);
     if (flips)
