@@ -130,14 +130,17 @@ static void names(const char *faults, int shape, bool layers, const char *expect
     judged_free(j);
 }
 
-static const struct { const char *faults, *full, *layers; } pairs[] = {
-    { "l2_mean,attention_gate_missing", "l2_mean attention_gate_missing", "l2_mean attention_gate_missing" },
-    { "gdn_heads_tiled,final_norm_plain", "gdn_heads_tiled final_norm_plain", "gdn_heads_tiled final_norm_plain" },
-    { "rope_adjacent_pairs,preview_history_c_ignored", "rope_adjacent_pairs preview_history_c_ignored", "rope_adjacent_pairs preview_history_c_ignored" },
-    { "conv_taps_reversed,router_not_renormalised", "conv_taps_reversed router_not_renormalised", "conv_taps_reversed router_not_renormalised" },   /* both in layer 0: a pair */
+static const struct { const char *faults, *full, *layers; int shape; } pairs[] = {
+    { "l2_mean,attention_gate_missing", "l2_mean attention_gate_missing", "l2_mean attention_gate_missing", 0 },
+    { "gdn_heads_tiled,final_norm_plain", "gdn_heads_tiled final_norm_plain", "gdn_heads_tiled final_norm_plain", 0 },
+    { "rope_adjacent_pairs,preview_history_c_ignored", "rope_adjacent_pairs preview_history_c_ignored", "rope_adjacent_pairs preview_history_c_ignored", 0 },
+    { "conv_taps_reversed,router_not_renormalised", "conv_taps_reversed router_not_renormalised", "conv_taps_reversed router_not_renormalised", 0 },   /* both in layer 0: a pair */
+    { "coreset_crossing_dropped,final_norm_plain", "final_norm_plain coreset_crossing_dropped", "final_norm_plain coreset_crossing_dropped", 0 },
+    { "dt_bias_missing,attention_scale_missing", "dt_bias_missing attention_scale_missing", "dt_bias_missing attention_scale_missing", 1 },
+    { "preview_history_c_ignored", "preview_history_c_ignored", "preview_history_c_ignored", 1 },
 };
 START_TEST(two_mistakes) {
-    for (int layers = 0; layers < 2; layers++) names(pairs[_i].faults, 0, layers, layers ? pairs[_i].layers : pairs[_i].full);
+    for (int layers = 0; layers < 2; layers++) names(pairs[_i].faults, pairs[_i].shape, layers, layers ? pairs[_i].layers : pairs[_i].full);
 }
 END_TEST
 
