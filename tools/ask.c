@@ -20,14 +20,14 @@
 #include "tools.h"
 
 static const struct { const char *text, *expected; } questions[] = {
-    { "What is the capital of France? Answer with one word.", "Paris" },
-    { "What is the capital of Japan? Answer with one word.", "Tokyo" },
-    { "What is the capital of Australia? Answer with one word.", "Canberra" },
-    { "What is 7 + 5? Answer with the number only.", "12" },
-    { "What is 9 times 6? Answer with the number only.", "54" },
-    { "Repeat this word and nothing else: umbrella", "umbrella" },
-    { "Which day comes after Monday? Answer with one word.", "Tuesday" },
-    { "What is the opposite of hot? Answer with one word.", "cold" },
+    { "What is the capital of France?", "Paris" },
+    { "What is the capital of Japan?", "Tokyo" },
+    { "What is the capital of Australia?", "Canberra" },
+    { "What is 7 + 5?", "12" },
+    { "What is 9 times 6?", "54" },
+    { "Repeat after me:\numbrella", "umbrella" },
+    { "Which day comes after Monday?", "Tuesday" },
+    { "What is the opposite of hot?", "cold" },
 };
 enum { QUESTIONS = sizeof questions / sizeof *questions };
 
