@@ -168,6 +168,63 @@ START_TEST(exponentials_are_undone) {
     }
 } END_TEST
 
+/* A_log in some layers: those are mended, the others keep their bytes; where one may be either, none is changed without a good file. */
+START_TEST(rates_of_some_layers) {
+    for (int type = 0; type < DRIFT_TYPES; type++) {
+        Edit *e = drifted(NULL, drift_types[type]), *good = drifted(NULL, drift_types[type]);
+        map_values(edit_tensor(e, "blk.1.ssm_a"), log_of_negative);
+        assert_run(cmd_fix, say(edit_write(e), "a.gguf", "--force"), 0, "1 changes");
+        assert_same_model(in_folder(folder, "a.gguf"), edit_write(good), 1, "one layer");
+        edit_free(e);
+        edit_free(good);
+    }
+    Edit *e = edit_gguf();
+    map_values(edit_tensor(e, "blk.1.ssm_a"), log_of_negative);
+    for (int h = 0; h < 4; h++) edit_set(edit_tensor(e, "blk.2.ssm_a"), h, -0.0324f);
+    const char *in = edit_write(e);
+    assert_run(cmd_fix, say(in, "b.gguf", ""), 0, "not mended: a-log-raw: blk.2.ssm_a");
+    ck_assert(same_files(in, in_folder(folder, "b.gguf")));
+    edit_free(e);
+} END_TEST
+
+static void pack_q8(EditTensor *t) {
+    Bytes packed = { 0 };
+    put_zeros(&packed, (size_t)dtype_bytes(DT_Q8_0, (int64_t)t->data.n / 4));
+    quant_encode(DT_Q8_0, (const float *)(const void *)t->data.data, (int64_t)t->data.n / 4, packed.data);
+    free_bytes(&t->data);
+    t->data = packed;
+    t->type = DT_Q8_0;
+}
+
+/* Norms are mended together, a quantised one too; where one cannot be, none is, and that is said. */
+START_TEST(all_norms_or_none) {
+    Edit *e = edit_gguf();
+    drift_norms_plain(e);
+    pack_q8(edit_tensor(e, "blk.1.attn_norm.weight"));
+    assert_run(cmd_fix, say(edit_write(e), "a.gguf", ""), 0, "norm-shift-missing: blk.1.attn_norm.weight: w to 1 + w");
+    Gguf *g = open_gguf(in_folder(folder, "a.gguf")), *good = open_gguf(GOOD_GGUF);
+    const Tensor *t = gguf_tensor(g, "blk.1.attn_norm.weight");
+    ck_assert_int_eq(t->type, DT_F32);
+    for (int i = 0; i < D_HIDDEN; i++) {
+        float p, q;
+        memcpy(&p, t->data + 4 * i, 4);
+        memcpy(&q, gguf_tensor(good, "blk.1.attn_norm.weight")->data + 4 * i, 4);
+        ck_assert(fabsf(p - q) < 0.01f);                         /* a step of Q8_0 */
+    }
+    gguf_close(g);
+    gguf_close(good);
+    edit_free(e);
+    e = edit_gguf();
+    drift_norms_plain(e);
+    EditTensor *odd = edit_tensor(e, "blk.2.attn_norm.weight");
+    odd->type = DT_I8;
+    odd->data.n /= 4;
+    const char *in = edit_write(e);
+    assert_run(cmd_fix, say(in, "b.gguf", ""), 0, "not mended: norm-shift-missing: blk.2.attn_norm.weight");
+    ck_assert(same_files(in, in_folder(folder, "b.gguf")));
+    edit_free(e);
+} END_TEST
+
 START_TEST(right_files_are_copied) {
     static const char *const flags[] = { "", LIKE_GGUF, LIKE_HF, "--only a-log-raw" };
     for (int i = 0; i < 4; i++) {
@@ -214,12 +271,7 @@ START_TEST(partial_diffusion) {
 START_TEST(precision_is_lent) {
     Edit *e = edit_gguf();
     EditTensor *t = edit_tensor(e, "blk.0.ffn_gate_inp.weight");
-    Bytes packed = { 0 };
-    put_zeros(&packed, (size_t)dtype_bytes(DT_Q8_0, (int64_t)t->data.n / 4));
-    quant_encode(DT_Q8_0, (const float *)(const void *)t->data.data, (int64_t)t->data.n / 4, packed.data);
-    free_bytes(&t->data);
-    t->data = packed;
-    t->type = DT_Q8_0;
+    pack_q8(t);
     assert_run(cmd_fix, say(edit_write(e), "a.gguf", LIKE_HF), 0, "router-quantised: blk.0.ffn_gate_inp.weight");
     assert_same_model(in_folder(folder, "a.gguf"), GOOD_GGUF, 0, "router");
     edit_free(e);
@@ -405,6 +457,8 @@ Suite *fix_suite(void) {
     tcase_add_loop_test(c, drifts_are_mended, 0, CASES);
     tcase_add_loop_test(c, the_good_file_to_the_byte, 0, 7);
     tcase_add_test(c, exponentials_are_undone);
+    tcase_add_test(c, rates_of_some_layers);
+    tcase_add_test(c, all_norms_or_none);
     tcase_add_test(c, right_files_are_copied);
     tcase_add_test(c, diffusion_goes_and_comes_back);
     tcase_add_test(c, partial_diffusion);

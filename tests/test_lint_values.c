@@ -29,11 +29,19 @@ START_TEST(a_log_raw) {
     assert_only_in(&l->report, A_LOG_RAW, GARBAGE, "7 of 12 values");
     ck_assert_int_eq(finding(&l->report, A_LOG_RAW, GARBAGE)->n_tensors, 3);
     linted_free(l);
-    e = edit_gguf();                                             /* one value of one layer is enough, and accuses all */
+    e = edit_gguf();                                             /* one value of one layer is enough, and accuses no other */
     edit_set(edit_tensor(e, "blk.1.ssm_a"), 2, 0);
     l = lint_edit(e);
     assert_only_in(&l->report, A_LOG_RAW, GARBAGE, "1 of 12 values");
-    ck_assert_int_eq(finding(&l->report, A_LOG_RAW, GARBAGE)->n_tensors, 3);
+    ck_assert_int_eq(finding(&l->report, A_LOG_RAW, GARBAGE)->n_tensors, 1);
+    ck_assert_str_eq(finding(&l->report, A_LOG_RAW, GARBAGE)->tensor[0], "blk.1.ssm_a");
+    linted_free(l);
+    e = edit_gguf();
+    edit_each(e, "blk.1.ssm_a", raw);
+    for (int i = 0; i < 4; i++) edit_set(edit_tensor(e, "blk.2.ssm_a"), i, -0.0324f);
+    l = lint_edit(e);
+    assert_only_in(&l->report, A_LOG_RAW, GARBAGE, "of 1 layers the values may be either, the first is blk.2.ssm_a");
+    ck_assert_int_eq(finding(&l->report, A_LOG_RAW, GARBAGE)->n_tensors, 1);
     linted_free(l);
 } END_TEST
 

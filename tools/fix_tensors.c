@@ -167,21 +167,77 @@ static void change_values(Fix *x, int64_t role, ValueForm form, const char *what
     FixTensor *t = tensor_of(x, role, &v);
     Transform change = { .value = form, .from = -1 };
     snprintf(change.detail, sizeof change.detail, "%s", what);
-    if (t && dtype_info(v.type)->block == 1) fix_rearrange(x, t, &v, &change, id);
+    if (t) fix_rearrange(x, t, &v, &change, id);
 }
 
-static void fix_rates(Fix *x) {
-    const bool raw = report_has(&x->report, A_LOG_RAW) && fix_wanted(x, A_LOG_RAW), twice = report_has(&x->report, A_EXP_TWICE) && fix_wanted(x, A_EXP_TWICE);
-    bool inside = true;
-    for (int pass = 0; pass < 2 && (raw || twice); pass++)
+/* A mend of many vectors is done to all of them or to none: half of it would be a new drift, which no value may show. concerned: to
+ * which roles it would be done. */
+static bool all_or_none(Fix *x, LintId id, bool concerned(const Fix *x, const RoleOf *role)) {
+    for (int64_t i = 0; i < x->roles.n && x->err->status == CLOVER_OK; i++) {
+        RoleView v;
+        const RoleOf *role = &x->roles.role[i];
+        if (!concerned(x, role) || !fix_tensor(x, role->name) || tensor_of(x, i, &v)) continue;
+        if (x->err->status != CLOVER_OK) return false;
+        fix_cannot(x, id, "%s has another shape or a type that cannot be decoded: none of these tensors is changed", role->name);
+        return false;
+    }
+    return x->err->status == CLOVER_OK;
+}
+
+static bool is_rate(const Fix *x, const RoleOf *role) { (void)x; return role->what.form == ROLE_RATE; }
+static bool is_norm(const Fix *x, const RoleOf *role) { (void)x; return role->what.form == ROLE_LAYER_NORM || role->what.form == ROLE_HEAD_NORM; }
+static bool is_gdn_norm(const Fix *x, const RoleOf *role) { (void)x; return strcmp(role->what.gguf[0], "ssm_norm.weight") == 0; }
+
+/* A vector's values [cols], to be freed; NULL: no memory. */
+static double *vector_values(Fix *x, const RoleView *v) {
+    float *row = malloc((size_t)v->cols * 2 * sizeof *row);
+    double *values = malloc((size_t)v->cols * sizeof *values);
+    if (row && values) {
+        role_row(v, 0, 0, row, row + v->cols);
+        for (int64_t c = 0; c < v->cols; c++) values[c] = (double)row[c];
+    } else error_memory(x->err, "a vector", (size_t)v->cols * 16);
+    free(row);
+    if (x->err->status == CLOVER_OK) return values;
+    free(values);
+    return NULL;
+}
+
+/* Layers that hold A_log among others that hold -exp(A_log), where the values say which. [TEN-10] */
+static void fix_raw_rates(Fix *x) {
+    for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < x->roles.n && x->err->status == CLOVER_OK; i++) {
             RoleView v;
             if (x->roles.role[i].what.form != ROLE_RATE || !tensor_of(x, i, &v)) continue;
-            for (int64_t c = 0; pass == 0 && dtype_info(v.type)->block == 1 && c < v.cols; c++) inside &= role_element(&v, 0, 0, c) > -1;
-            if (pass == 1 && raw) change_values(x, i, VALUE_NEG_EXP, "A_log to -exp(A_log)", A_LOG_RAW);
-            else if (pass == 1 && inside) change_values(x, i, VALUE_LOG_NEG, "-exp(-exp(A_log)) to -exp(A_log)", A_EXP_TWICE);
+            double *values = vector_values(x, &v);
+            if (!values) return;
+            const RateForm form = weights_rate_form(values, v.cols);
+            free(values);
+            if (pass == 0 && form == RATE_UNDECIDED) {
+                fix_cannot(x, A_LOG_RAW, "%s: its values may be A_log or -exp(A_log), and other layers hold A_log: none is changed; --like GOOD settles it",
+                           x->roles.role[i].name);
+                return;
+            }
+            if (pass == 1 && form == RATE_RAW) change_values(x, i, VALUE_NEG_EXP, "A_log to -exp(A_log)", A_LOG_RAW);
+        }
+}
+
+static void fix_rates_twice(Fix *x) {
+    bool inside = true;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t i = 0; i < x->roles.n && x->err->status == CLOVER_OK; i++) {
+            RoleView v;
+            if (x->roles.role[i].what.form != ROLE_RATE || !tensor_of(x, i, &v)) continue;
+            double *values = vector_values(x, &v);
+            for (int64_t c = 0; values && c < v.cols; c++) inside &= values[c] > -1;
+            free(values);
+            if (pass == 1 && inside) change_values(x, i, VALUE_LOG_NEG, "-exp(-exp(A_log)) to -exp(A_log)", A_EXP_TWICE);
             else if (pass == 1) change_values(x, i, VALUE_NEG_LOG_NEG, "-exp(exp(A_log)) to -exp(A_log)", A_EXP_TWICE);
         }
+}
+
+static void fix_rates(Fix *x) {
+    if (report_has(&x->report, A_LOG_RAW) && fix_wanted(x, A_LOG_RAW) && all_or_none(x, A_LOG_RAW, is_rate)) fix_raw_rates(x);
+    if (report_has(&x->report, A_EXP_TWICE) && fix_wanted(x, A_EXP_TWICE) && all_or_none(x, A_EXP_TWICE, is_rate)) fix_rates_twice(x);
 }
 
 static bool listed(const Fix *x, LintId id, const char *name) {
@@ -191,29 +247,36 @@ static bool listed(const Fix *x, LintId id, const char *name) {
     return false;
 }
 
-static double mean_of(const RoleView *v) {
-    double sum = 0;
-    for (int64_t c = 0; c < v->cols; c++) sum += (double)role_element(v, 0, 0, c);
+static bool is_mixed(const Fix *x, const RoleOf *role) { return is_norm(x, role) && listed(x, NORM_SHIFT_MIXED, role->name); }
+
+static double mean_of(Fix *x, const RoleView *v) {
+    double sum = 0, *values = vector_values(x, v);
+    for (int64_t c = 0; values && c < v->cols; c++) sum += values[c];
+    free(values);
     return sum / (double)v->cols;
+}
+
+static void fix_mixed_norms(Fix *x) {
+    for (int64_t i = 0; i < x->roles.n && x->err->status == CLOVER_OK; i++) {
+        RoleView v;
+        if (!is_mixed(x, &x->roles.role[i]) || !tensor_of(x, i, &v)) continue;
+        const bool lacks = mean_of(x, &v) < 0.5;
+        change_values(x, i, lacks ? VALUE_PLUS_1 : VALUE_MINUS_1, lacks ? "w to 1 + w" : "2 + w to 1 + w", NORM_SHIFT_MIXED);
+    }
+    fix_cannot(x, NORM_SHIFT_MIXED, "attn_q_norm and attn_k_norm: their values do not show whether 1 was added; --like GOOD settles it");
 }
 
 /* All norms were treated alike, head norms too; where they were not, only the layer norms can be told apart. */
 static void fix_norms(Fix *x) {
-    static const struct { LintId id; ValueForm form; const char *what; } whole[] = {
-        { NORM_SHIFT_MISSING, VALUE_PLUS_1, "w to 1 + w" }, { NORM_SHIFT_TWICE, VALUE_MINUS_1, "2 + w to 1 + w" } };
-    for (int64_t i = 0; i < x->roles.n && x->err->status == CLOVER_OK; i++) {
-        const RoleOf *role = &x->roles.role[i];
-        const bool norm = role->what.form == ROLE_LAYER_NORM || role->what.form == ROLE_HEAD_NORM;
-        RoleView v;
-        for (int k = 0; k < 2 && norm; k++)
-            if (report_has(&x->report, whole[k].id) && fix_wanted(x, whole[k].id)) change_values(x, i, whole[k].form, whole[k].what, whole[k].id);
-        if (norm && fix_wanted(x, NORM_SHIFT_MIXED) && listed(x, NORM_SHIFT_MIXED, role->name) && tensor_of(x, i, &v) && dtype_info(v.type)->block == 1)
-            change_values(x, i, mean_of(&v) < 0.5 ? VALUE_PLUS_1 : VALUE_MINUS_1, mean_of(&v) < 0.5 ? "w to 1 + w" : "2 + w to 1 + w", NORM_SHIFT_MIXED);
-        if (strcmp(role->what.gguf[0], "ssm_norm.weight") == 0 && report_has(&x->report, HEAD_NORM_SHIFTED) && fix_wanted(x, HEAD_NORM_SHIFTED))
-            change_values(x, i, VALUE_MINUS_1, "1 + w to w, a plain factor", HEAD_NORM_SHIFTED);
+    static const struct { LintId id; ValueForm form; const char *what; bool (*concerned)(const Fix *x, const RoleOf *role); } whole[] = {
+        { NORM_SHIFT_MISSING, VALUE_PLUS_1, "w to 1 + w", is_norm }, { NORM_SHIFT_TWICE, VALUE_MINUS_1, "2 + w to 1 + w", is_norm },
+        { HEAD_NORM_SHIFTED, VALUE_MINUS_1, "1 + w to w, a plain factor", is_gdn_norm } };
+    for (size_t k = 0; k < sizeof whole / sizeof *whole; k++) {
+        if (!report_has(&x->report, whole[k].id) || !fix_wanted(x, whole[k].id) || !all_or_none(x, whole[k].id, whole[k].concerned)) continue;
+        for (int64_t i = 0; i < x->roles.n && x->err->status == CLOVER_OK; i++)
+            if (whole[k].concerned(x, &x->roles.role[i])) change_values(x, i, whole[k].form, whole[k].what, whole[k].id);
     }
-    if (report_has(&x->report, NORM_SHIFT_MIXED) && fix_wanted(x, NORM_SHIFT_MIXED))
-        fix_cannot(x, NORM_SHIFT_MIXED, "attn_q_norm and attn_k_norm: their values do not show whether 1 was added; --like GOOD settles it");
+    if (report_has(&x->report, NORM_SHIFT_MIXED) && fix_wanted(x, NORM_SHIFT_MIXED) && all_or_none(x, NORM_SHIFT_MIXED, is_mixed)) fix_mixed_norms(x);
 }
 
 /* Turned matrices and shapes with axes of one. */

@@ -239,12 +239,6 @@ static void say_skipped(const LintModel *m, Report *r) {
 
 /* ---- rates: ssm_a is -exp(A_log) [TEN-6] [TEN-10] ------------------------------------------------------------------- */
 
-/* What A_log usually is: ln of 0 to 16 at first, moved by training. Only the ratio of two readings of the same values counts. */
-static double log_usual(double a_log) {
-    const double mean = 0.7, sd = 1.5, z = (a_log - mean) / sd;
-    return -0.5 * z * z - log(sd);
-}
-
 /* How much likelier the values are when an exp too many was taken, in nats: sums of log p(A_log) + log |dA_log/dvalue|. */
 typedef struct RateVotes { double once, twice, grown; int64_t n, above, negative; double min, max; bool all_inside, all_beyond; } RateVotes;
 
@@ -255,17 +249,41 @@ static void rate_votes(RateVotes *v, double x, bool log_form) {
     if (x < v->min) v->min = x;
     if (x > v->max) v->max = x;
     if (log_form) {                                              /* a folder's A_log itself; once more: it holds -exp(A_log) */
-        v->once += log_usual(x);
-        if (x < 0) v->twice += log_usual(log(-x)) - log(-x);
+        v->once += weights_log_usual(x);
+        if (x < 0) v->twice += weights_log_usual(log(-x)) - log(-x);
         return;
     }
     if (x >= 0) return;
     const double a = -x;
-    v->once += log_usual(log(a)) - log(a);
+    v->once += weights_log_usual(log(a)) - log(a);
     v->all_inside &= a < 1;
     v->all_beyond &= a > 1;
-    if (a < 1) v->twice += log_usual(log(-log(a))) - log(a) - log(-log(a));      /* -exp(-exp(A_log)) */
-    if (a > 1) v->grown += log_usual(log(log(a))) - log(a) - log(log(a));        /* -exp(exp(A_log)) */
+    if (a < 1) v->twice += weights_log_usual(log(-log(a))) - log(a) - log(-log(a));      /* -exp(-exp(A_log)) */
+    if (a > 1) v->grown += weights_log_usual(log(log(a))) - log(a) - log(log(a));        /* -exp(exp(A_log)) */
+}
+
+/* Where some layer has a value >= 0: the layers that hold A_log are named, and those that may hold either. */
+static void blame_raw(Walk *w, const RateVotes *v) {
+    const LintFile *f = w->m->file;
+    int64_t layers = 0, raw = 0, undecided = 0;
+    const char *open = NULL;
+    for (int64_t i = 0; i < f->tensors.n; i++) {
+        const Tensor *t = &f->tensors.tensor[i];
+        if (w->m->of[i].role < 0 || lint_roles[w->m->of[i].role].value != V_RATE || !can_decode(t) || t->elements > PIECE) continue;
+        quant_decode(t->type, t->data, t->elements, w->piece);
+        const RateForm form = weights_rate_form(w->piece, t->elements);
+        layers++;
+        raw += form == RATE_RAW;
+        undecided += form == RATE_UNDECIDED;
+        if (form == RATE_UNDECIDED && !open) open = t->name;
+        if (form == RATE_RAW) report_tensor(w->r, A_LOG_RAW, GARBAGE, LLAMA_CPP | CLOVER, t->name);
+    }
+    report_add(w->r, A_LOG_RAW, GARBAGE, LLAMA_CPP | CLOVER, NULL,
+               "%lld of %lld values of all layers are 0 or above, where -exp(A_log) is below; they run from %.6g to %.6g; %lld of %lld layers hold A_log",
+               (long long)v->above, (long long)v->n, v->min, v->max, (long long)raw, (long long)layers);
+    if (undecided)
+        report_add(w->r, A_LOG_RAW, GARBAGE, LLAMA_CPP | CLOVER, NULL, "of %lld layers the values may be either, the first is %s: clover fix mends none without --like GOOD",
+                   (long long)undecided, open);
 }
 
 static void check_rates(Walk *w) {
@@ -288,12 +306,8 @@ static void check_rates(Walk *w) {
     else if (hf && v.negative == v.n && v.twice - v.once > clear) id = A_EXP_TWICE;
     if (id == LINT_IDS) return;
     const int hurts = hf ? CLOVER | TRANSFORMERS : LLAMA_CPP | CLOVER;
-    if (id == A_LOG_RAW)
-        report_add(w->r, id, GARBAGE, hurts, NULL,
-                   "%lld of %lld values of all layers are 0 or above, where -exp(A_log) is below; they run from %.6g to %.6g", (long long)v.above,
-                           (long long)v.n, v.min, v.max);
-    else
-        report_add(w->r, id, GARBAGE, hurts, NULL,
+    if (id == A_LOG_RAW) { blame_raw(w, &v); return; }
+    report_add(w->r, id, GARBAGE, hurts, NULL,
                    "the %lld values of all layers run from %.6g to %.6g: %.3g nats likelier as an exponential of an exponential (%s)",
                            (long long)v.n, v.min, v.max,
                    (v.all_beyond && !hf ? v.grown : v.twice) - v.once, hf ? "A_log holds -exp(A_log)" : v.all_inside ? "-exp(-exp(A_log))"

@@ -167,7 +167,7 @@ typedef struct Binder {
     Weights *w;
     CloverError *err;
     /* what the values show [TEN-10], [TEN-11] */
-    const Tensor *raw_rate; int64_t raw_element; double raw_value;
+    bool raw_rates;                  /* an ssm_a has a value >= 0 */
     double norm_sum; int64_t norm_count;
 } Binder;
 
@@ -280,15 +280,11 @@ static Matrix matrix_of(const Binder *b, const Tensor *t, int64_t first_row, int
                      .row_map = heads == V_COLS ? none : map, .col_map = heads == V_COLS ? map : none };
 }
 
-static void note_values(Binder *b, Form form, const Tensor *t, const double *values, int64_t n) {
+static void note_values(Binder *b, Form form, const double *values, int64_t n) {
     if (b->form == NAMES_HF) return;
     for (int64_t i = 0; i < n; i++) {
         if (form == LAYER_NORM) b->norm_sum += values[i];
-        if (form == RATE && values[i] >= 0 && !b->raw_rate) {
-            b->raw_rate = t;
-            b->raw_element = i;
-            b->raw_value = values[i];
-        }
+        b->raw_rates |= form == RATE && values[i] >= 0;
     }
     if (form == LAYER_NORM) b->norm_count += n;
 }
@@ -312,7 +308,7 @@ static const double *vector_of(Binder *b, const Tensor *t, const Role *role, boo
     if (bad >= 0)   /* [TEN-13] */
         error_add(b->err, CLOVER_BAD_INPUT, "%s: %s: element %lld of %lld is %s", t->file, t->name, (long long)bad, (long long)n,
                   isnan(file[bad]) ? "NaN" : "infinite");
-    else note_values(b, role->form, t, file, n);
+    else note_values(b, role->form, file, n);
     const HeadMap map = map_of(b, role->heads, diffusion);
     for (int64_t r = 0; r < rows; r++) memcpy(values + r * cols, file + head_map(&map, r) * cols, (size_t)cols * sizeof *values);
     free(file);
@@ -501,17 +497,72 @@ static void settle_norms(Binder *b) {
     }
 }
 
-/* A becomes the positive rate exp(A_log). [TEN-6] [TEN-10] */
-static void settle_rates(Binder *b) {
-    const Tensor *raw = b->raw_rate;
+double weights_log_usual(double a_log) {
+    const double mean = 0.7, sd = 1.5, z = (a_log - mean) / sd;   /* ln of 0 to 16 at first, moved by training */
+    return -0.5 * z * z - el_log(sd);
+}
+
+RateForm weights_rate_form(const double *values, int64_t n) {
+    const double clear = 4;                                      /* nats: 55 to 1 */
+    double right = 0;                                            /* log p(-exp(A_log)) - log p(A_log), with |dA_log/dx| = 1/(-x) */
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(values[i])) return RATE_RIGHT;              /* told elsewhere [TEN-13] */
+        if (values[i] >= 0) return RATE_RAW;
+        const double a_log = el_log(-values[i]);
+        right += weights_log_usual(a_log) - a_log - weights_log_usual(values[i]);
+    }
+    return right > clear ? RATE_RIGHT : right < -clear ? RATE_RAW : RATE_UNDECIDED;
+}
+
+/* The layer's ssm_a, as a tensor: for its name. */
+static const Tensor *rate_tensor(const Binder *b, int64_t layer) {
+    for (int k = 0; k < 2; k++) {
+        char name[NAME_ROOM];
+        snprintf(name, sizeof name, "blk.%lld.%s", (long long)layer, k ? "ssm_a.weight" : "ssm_a");
+        const int64_t at = names_find(&b->names, name);
+        if (at >= 0) return &b->list->tensor[at];
+    }
+    return NULL;
+}
+
+/* Says which layers hold A_log and of which nothing can be told: no other is accused. */
+static void refuse_rates(Binder *b, const RateForm *form) {
+    const Tensor *raw = NULL, *undecided = NULL;
+    char others[256] = "", value[64] = "";
+    size_t used = 0;
+    for (int64_t i = 0; i < b->w->layers; i++) {
+        const double *rate = b->w->layer[i].gdn.rate;
+        const Tensor *t = rate && form[i] != RATE_RIGHT ? rate_tensor(b, i) : NULL;
+        if (!t) continue;
+        if (form[i] == RATE_UNDECIDED) { undecided = undecided ? undecided : t; continue; }
+        if (raw && used < sizeof others - 64) used += (size_t)snprintf(others + used, sizeof others - used, "%s%lld", used ? ", " : "; so do layers ", (long long)i);
+        else if (raw && others[used - 1] != '.') used += (size_t)snprintf(others + used, sizeof others - used, " ...");
+        if (raw) continue;
+        raw = t;
+        const HeadMap map = map_of(b, HEAD_ROWS, false);
+        for (int64_t k = b->size[HV] - 1; k >= 0; k--)           /* the first of the file's order */
+            for (int64_t h = 0; h < b->size[HV]; h++)
+                if (head_map(&map, h) == k && rate[h] >= 0)
+                    snprintf(value, sizeof value, ": value %.9g >= 0 at element %lld", rate[h], (long long)k);
+    }
     if (raw && b->drifts == CLOVER_REFUSE_DRIFTS)
-        error_add(b->err, CLOVER_BAD_INPUT,
-                  "%s: %s holds A_log, not -exp(A_log): value %.9g >= 0 at element %lld; read it with --mend, show its "
-                  "garbage with --as-is, or write a right file with clover fix", raw->file, raw->name, b->raw_value,
-                  (long long)b->raw_element);
-    const bool logarithm = b->form == NAMES_HF || (raw && b->drifts == CLOVER_MEND);
+        error_add(b->err, CLOVER_BAD_INPUT, "%s: %s holds A_log, not -exp(A_log)%s%s; %sshow its garbage with --as-is, or write a right file with clover fix%s",
+                  raw->file, raw->name, value, others, undecided ? "" : "read it with --mend, ", undecided ? " --like GOOD" : "");
+    if (undecided)
+        error_add(b->err, CLOVER_BAD_INPUT, "%s: %s: other layers hold A_log, not -exp(A_log), and the values of this one may be either: it cannot be mended "
+                  "without a good file (clover fix --like GOOD)", undecided->file, undecided->name);
+}
+
+/* A becomes the positive rate exp(A_log): in a folder everywhere, in a GGUF where a layer holds A_log. [TEN-6] [TEN-10] */
+static void settle_rates(Binder *b) {
+    RateForm *form = keep(b->w, b->w->layers, sizeof *form, b->err);
+    if (!form) return;
+    for (int64_t i = 0; i < b->w->layers && b->raw_rates; i++)
+        if (b->w->layer[i].gdn.rate) form[i] = weights_rate_form(b->w->layer[i].gdn.rate, b->size[HV]);
+    if (b->raw_rates && b->drifts != CLOVER_AS_IS) refuse_rates(b, form);
     for (int64_t i = 0; i < b->w->layers; i++) {
         double *rate = (double *)b->w->layer[i].gdn.rate;   /* our own vector, still being made; NULL in full attention */
+        const bool logarithm = b->form == NAMES_HF || (form[i] == RATE_RAW && b->drifts == CLOVER_MEND);
         for (int64_t h = 0; rate && h < b->size[HV]; h++) rate[h] = logarithm ? el_exp(rate[h]) : -rate[h];
     }
 }

@@ -78,7 +78,7 @@ typedef enum NameForm { NAMES_GGUF, NAMES_HF } NameForm;
 
 /* Binds every role. Reports all missing tensors and wrong shapes at once, the diffusion tensors' absence excepted (some
  * present and others missing is a problem). Vectors with a NaN or infinity are a problem of class CLOVER_BAD_INPUT.
- * A GGUF whose values show a drift that makes garbage (an ssm_a >= 0 anywhere: raw A_log; norms that average near 0:
+ * A GGUF whose values show a drift that makes garbage (an ssm_a >= 0 anywhere: raw A_log there; norms that average near 0:
  * not shifted) is refused with the mend named, read mended, or as it is. diffusion_heads_tiled: what the file says of its
  * diffusion tensors (1, 0, -1 when it does not say); the options' diffusion_heads_grouped wins. */
 CloverStatus weights_bind(const TensorList *tensors, NameForm form, const CloverConfig *config, const CloverOpenOptions *options,
@@ -88,6 +88,12 @@ void weights_free(Weights *w);
 /* The role that a name of that form has, as the Hugging Face name behind the layer's prefix ("self_attn.q_proj.weight",
  * "embed_tokens.weight"), whatever the layer; NULL when no role has it. [TEN-1, TEN-3] */
 const char *weights_role(const char *name, NameForm form);
+
+/* What one layer's ssm_a holds, in a GGUF where some layer holds raw A_log: every value may be one or the other where all are
+ * below 0, so that likelihood decides, and where it is less than e^4 either way nothing does. [TEN-10] */
+typedef enum RateForm { RATE_RIGHT, RATE_RAW, RATE_UNDECIDED } RateForm;
+RateForm weights_rate_form(const double *values, int64_t n);
+double weights_log_usual(double a_log);    /* log density, but for a constant, of what A_log usually is: 0.7 +- 1.5 */
 
 /* What stands behind a role, for tools that write, compare and mend files. [TEN-1, TEN-5, TEN-6, TEN-7] */
 typedef enum RoleForm { ROLE_MATRIX, ROLE_PLAIN, ROLE_LAYER_NORM, ROLE_HEAD_NORM, ROLE_RATE } RoleForm;
