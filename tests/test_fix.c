@@ -225,6 +225,28 @@ START_TEST(all_norms_or_none) {
     edit_free(e);
 } END_TEST
 
+static void drift_two(Edit *e) { drift_raw_a_log(e); drift_norms_twice(e); }
+
+/* --mend never says that nothing is to be mended where norms and rates show garbage, and a plain reading warns. [LNT-3] */
+START_TEST(mend_is_not_silent) {
+    static const struct { void (*drift)(Edit *e); const char *id; int plain; } all[] = {
+        { drift_norms_twice, "norm-shift-twice", 0 }, { drift_mixed, "norm-shift-mixed", 0 }, { drift_exp_twice, "a-exp-twice", 0 },
+        { drift_head_norm, "head-norm-shifted", 0 }, { drift_two, "norm-shift-twice", 3 } };
+    char text[1024], says[64];
+    Edit *e = drifted(all[_i].drift, DT_F32);
+    const char *in = edit_write(e);
+    snprintf(text, sizeof text, "inspect %s --mend", in);
+    assert_run(cmd_inspect, text, 3, all[_i].id);
+    assert_run(cmd_inspect, text, 3, "clover fix");
+    snprintf(text, sizeof text, "inspect %s", in);
+    snprintf(says, sizeof says, "warning: %s: %s", in, all[_i].id);
+    assert_run(cmd_inspect, text, all[_i].plain, all[_i].plain ? "holds A_log" : says);
+    assert_run(cmd_fix, say(in, "a.gguf", ""), 0, all[_i].id);                    /* what is named does mend it */
+    snprintf(text, sizeof text, "inspect %s/a.gguf --mend", folder);
+    assert_run(cmd_inspect, text, 0, "nothing to mend");
+    edit_free(e);
+} END_TEST
+
 START_TEST(right_files_are_copied) {
     static const char *const flags[] = { "", LIKE_GGUF, LIKE_HF, "--only a-log-raw" };
     for (int i = 0; i < 4; i++) {
@@ -459,6 +481,7 @@ Suite *fix_suite(void) {
     tcase_add_test(c, exponentials_are_undone);
     tcase_add_test(c, rates_of_some_layers);
     tcase_add_test(c, all_norms_or_none);
+    tcase_add_loop_test(c, mend_is_not_silent, 0, 5);
     tcase_add_test(c, right_files_are_copied);
     tcase_add_test(c, diffusion_goes_and_comes_back);
     tcase_add_test(c, partial_diffusion);

@@ -246,29 +246,6 @@ static bool take_sizes(const LintModel *m, CloverConfig *c) {
     return c->layers <= CLOVER_MAX_LAYERS && c->value_heads % c->key_heads == 0;
 }
 
-/* Values of vectors alone are read: what the large matrices hold cannot be mended from within. */
-static CloverStatus look_at_vectors(Fix *x) {
-    LintFile small = x->file;
-    LintModel m = x->model;
-    const int64_t n = x->file.tensors.n;
-    small.tensors.tensor = calloc((size_t)n + 1, sizeof *small.tensors.tensor);
-    small.tensors.n = 0;
-    m.of = calloc((size_t)n + 1, sizeof *m.of);
-    m.file = &small;
-    if (!small.tensors.tensor || !m.of) error_memory(x->err, "the list of vectors", (size_t)n * sizeof *small.tensors.tensor);
-    for (int64_t i = 0; i < n && x->err->status == CLOVER_OK; i++) {
-        const LintTensor of = x->model.of[i];
-        const Value v = of.role < 0 ? V_MATRIX : lint_roles[of.role].value;
-        if (v != V_LAYER_NORM && v != V_QK_NORM && v != V_GDN_NORM && v != V_RATE) continue;
-        m.of[small.tensors.n] = of;
-        small.tensors.tensor[small.tensors.n++] = x->file.tensors.tensor[i];
-    }
-    if (x->err->status == CLOVER_OK) lint_values(&m, &x->report, x->err);
-    free(small.tensors.tensor);
-    free(m.of);
-    return x->err->status;
-}
-
 static CloverStatus refuse_damage(Fix *x) {
     const LintId hopeless[] = { TRUNCATED, SPLIT_PART_MISSING };
     for (int k = 0; k < 2; k++)
@@ -284,7 +261,7 @@ static CloverStatus refuse_damage(Fix *x) {
 CloverStatus fix_open(Fix *x) {
     if (lint_read_gguf(x->in, &x->file, &x->report, x->err) != CLOVER_OK) return x->err->status;
     if (refuse_damage(x) != CLOVER_OK || lint_header(&x->model, &x->file, &x->report, x->err) != CLOVER_OK) return x->err->status;
-    if (look_at_vectors(x) != CLOVER_OK || take_keys(x) != CLOVER_OK || take_tensors(x) != CLOVER_OK) return x->err->status;
+    if (lint_vectors(&x->model, &x->report, x->err) != CLOVER_OK || take_keys(x) != CLOVER_OK || take_tensors(x) != CLOVER_OK) return x->err->status;
     x->sized = take_sizes(&x->model, &x->config);
     if (x->sized && role_list(&x->config, &x->roles, x->err) != CLOVER_OK) return x->err->status;
     if (!x->like) return CLOVER_OK;

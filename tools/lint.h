@@ -143,6 +143,8 @@ typedef struct LintModel {
 CloverStatus lint_header(LintModel *m, const LintFile *f, Report *r, CloverError *err);
 void lint_shapes(LintModel *m, Report *r);           /* called by lint_header: sizes from keys and tensors, each shape */
 CloverStatus lint_values(const LintModel *m, Report *r, CloverError *err);
+/* The same of norms and rates alone: what large matrices hold takes long to read. */
+CloverStatus lint_vectors(const LintModel *m, Report *r, CloverError *err);
 void lint_model_free(LintModel *m);
 
 /* A number of the file under its GGUF key (behind the architecture) or its config.json name: 1, 0 absent, -1 of another kind. */
@@ -153,6 +155,9 @@ void lint_role_name(const LintModel *m, int role, int64_t layer, char out[160]);
 
 /* All of it but deep: header, values, and, where these are fine, what the loader says. f and r: zeroed; free both in any case. */
 CloverStatus lint_examine(const char *path, LintFile *f, Report *r, CloverError *err);
+
+/* What norms and rates show, and nothing else, of a file that opens: r (zeroed) has the findings of lint_vectors. */
+CloverStatus lint_quickly(const char *path, Report *r, CloverError *err);
 
 /* ---- deep ---------------------------------------------------------------------------------------------------------- */
 
