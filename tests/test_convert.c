@@ -330,6 +330,40 @@ START_TEST(experts_of_two_types_are_refused) {
     ck_assert(!is_there(in_folder(folder, "a.gguf")));
 } END_TEST
 
+/* Norms and rates that are in a GGUF's form already would be treated twice. [LNT-3] */
+START_TEST(garbage_is_not_exported) {
+    for (int k = 0; k < 2; k++) {
+        Edit *e = edit_hf();
+        for (int i = 0; i < e->n_tensors; i++) {
+            EditTensor *t = &e->tensor[i];
+            const bool norm = strstr(t->name, "norm.weight") && !strstr(t->name, "linear_attn"), rate = strstr(t->name, "A_log") != NULL;
+            for (int64_t n = 0; (k ? rate : norm) && n < (int64_t)t->data.n / 4; n++) {
+                const float v = edit_get(t, n);
+                edit_set(t, n, k ? -expf(v) : v + 1);
+            }
+        }
+        assert_run(cmd_convert, say(edit_write(e), "a.gguf", ""), 3, k ? "a-exp-twice" : "norm-shift-twice");
+        edit_free(e);
+    }
+    ck_assert(!is_there(in_folder(folder, "a.gguf")));
+} END_TEST
+
+/* Finite in the folder, infinite in the type asked for. */
+START_TEST(values_too_large_are_refused) {
+    static const char *const types[] = { "f16", "q8_0", "q4_0" };
+    Edit *e = edit_hf();
+    edit_set(edit_tensor(e, "model.layers.1.mlp.shared_expert.up_proj.weight"), 70, 1e8f);
+    const char *hf = edit_write(e);
+    char flags[32];
+    for (int i = 0; i < 3; i++) {
+        snprintf(flags, sizeof flags, "--type %s", types[i]);
+        assert_run(cmd_convert, say(hf, "a.gguf", flags), 3, "model.layers.1.mlp.shared_expert.up_proj.weight: row 1 of expert 0 has a value too large");
+    }
+    ck_assert(!is_there(in_folder(folder, "a.gguf")));
+    assert_run(cmd_convert, say(hf, "a.gguf", "--type bf16"), 0, "has no tokenizer.json");      /* this folder is written without one */
+    edit_free(e);
+} END_TEST
+
 /* The folder's own files are no place to write to. [ERR-4] */
 START_TEST(the_folder_is_spared) {
     static const char *const files[] = { "config.json", "tokenizer.json", "model.safetensors", "generation_config.json" };
@@ -387,6 +421,8 @@ Suite *convert_suite(void) {
     tcase_add_loop_test(c, types_that_cannot_be_decoded_are_refused, 0, 5);
     tcase_add_test(c, experts_of_two_types_are_refused);
     tcase_add_test(c, the_folder_is_spared);
+    tcase_add_test(c, garbage_is_not_exported);
+    tcase_add_test(c, values_too_large_are_refused);
     tcase_add_test(c, out_of_memory);
     suite_add_tcase(s, c);
     return s;

@@ -299,6 +299,26 @@ START_TEST(precision_is_lent) {
     edit_free(e);
 } END_TEST
 
+/* Finer than the file's matrices is not made coarser. */
+START_TEST(fine_alpha_stays) {
+    Edit *e = edit_gguf();
+    for (int i = 0; i < e->n_tensors; i++) {
+        EditTensor *t = &e->tensor[i];
+        if (t->dims < 2 || strstr(t->name, "conv") || strstr(t->name, "ffn_gate_inp")) continue;
+        if (named(t, "ssm_alpha.weight")) { pack_q8(t); continue; }
+        Bytes packed = { 0 };
+        put_zeros(&packed, (size_t)dtype_bytes(DT_Q4_0, (int64_t)t->data.n / 4));
+        quant_encode(DT_Q4_0, (const float *)(const void *)t->data.data, (int64_t)t->data.n / 4, packed.data);
+        free_bytes(&t->data);
+        t->data = packed;
+        t->type = DT_Q4_0;
+    }
+    const char *in = edit_write(e);
+    assert_run(cmd_fix, say(in, "a.gguf", LIKE_HF), 0, "nothing to mend");
+    ck_assert(same_files(in, in_folder(folder, "a.gguf")));
+    edit_free(e);
+} END_TEST
+
 START_TEST(token_table_is_filled_up) {
     Edit *e = edit_gguf();
     for (int i = 0; i < e->n_tensors; i++)
@@ -486,6 +506,7 @@ Suite *fix_suite(void) {
     tcase_add_test(c, diffusion_goes_and_comes_back);
     tcase_add_test(c, partial_diffusion);
     tcase_add_test(c, precision_is_lent);
+    tcase_add_test(c, fine_alpha_stays);
     tcase_add_test(c, token_table_is_filled_up);
     tcase_add_test(c, a_wrong_word_is_taken_back);
     tcase_add_test(c, only_what_was_asked_for);

@@ -358,6 +358,22 @@ START_TEST(quantised_alpha_and_beta) {
     linted_free(l);
 } END_TEST
 
+/* Finer than most matrices: as good files have them. */
+START_TEST(fine_alpha_and_beta) {
+    Edit *e = requantised(DT_Q4_0, edit_gguf()), *fine = requantised(DT_Q8_0, edit_gguf());
+    for (int l = 0; l < 3; l++)
+        for (int k = 0; k < 2; k++) {
+            EditTensor *a = edit_tensor(e, blk(l, k ? "ssm_beta.weight" : "ssm_alpha.weight")), *b = edit_tensor(fine, a->name), t = *a;
+            *a = *b;
+            *b = t;
+        }
+    Linted *l = lint_edit(e);
+    assert_only_in(&l->report, LINT_IDS, NOTE, "");
+    ck_assert(!report_has(&l->report, ALPHA_BETA_QUANTISED));
+    linted_free(l);
+    edit_free(fine);
+} END_TEST
+
 /* The drifts of the public case and its kin, in every type: exactly their finding. */
 static const DType types[] = { DT_F32, DT_BF16, DT_Q8_0, DT_Q4_0 };
 
@@ -766,6 +782,7 @@ Suite *lint_suite(void) {
     tcase_add_test(t, diffusion_partial);
     tcase_add_test(t, quantised_router);
     tcase_add_test(t, quantised_alpha_and_beta);
+    tcase_add_test(t, fine_alpha_and_beta);
     tcase_add_loop_test(t, drifts_in_every_type, 0, 4);
     tcase_add_test(t, undecodable_types_are_said);
     tcase_add_test(t, tokenizer);

@@ -14,6 +14,7 @@
 #include "args.h"
 #include "convert.h"
 #include "convert_roles.h"
+#include "lint.h"
 #include "output.h"
 #include "tools.h"
 
@@ -111,6 +112,20 @@ static CloverStatus convert_model(const Conversion *a, const CloverModel *model,
     return status;
 }
 
+/* A folder whose rates or norms are in a GGUF's form already would get theirs twice. [TEN-5, TEN-6, LNT-3] */
+static CloverStatus check_values(const char *folder, CloverError *err) {
+    Report r = { 0 };
+    lint_quickly(folder, &r, err);
+    for (int64_t i = 0; i < r.n && (err->status == CLOVER_OK || err->status == CLOVER_BAD_INPUT); i++) {
+        const Finding *f = &r.finding[i];
+        if (f->severity >= GARBAGE)
+            error_add(err, CLOVER_BAD_INPUT, "%s: %s: %s; the export would be garbage: correct the folder at its source (clover lint says more)", folder,
+                      lint_id_name(f->id), f->n_evidence ? f->evidence[0] : "");
+    }
+    report_free(&r);
+    return err->status;
+}
+
 /* A model that does not open is not exported: every shape, key and vector has then been looked at. */
 static CloverStatus convert(const Conversion *a, CloverError *err) {
     CloverModel *model = NULL;
@@ -120,6 +135,7 @@ static CloverStatus convert(const Conversion *a, CloverError *err) {
         return error_set(err, CLOVER_USAGE, "%s: expected a folder with config.json and *.safetensors", a->folder);
     if (output_spares(a->out, a->folder, err) != CLOVER_OK || output_may_replace(a->out, a->force, err) != CLOVER_OK) return err->status;
     CloverStatus status = clover_model_open(a->folder, NULL, &model, err);
+    if (status == CLOVER_OK) status = check_values(a->folder, err);
     if (status == CLOVER_OK) status = model_file_open(a->folder, &f, err);
     if (status == CLOVER_OK) f.config = *clover_model_config(model);
     if (status == CLOVER_OK) status = convert_model(a, model, &f, err);

@@ -270,6 +270,8 @@ static bool splits_as_qwen35(const json_t *root) {
 
 CloverStatus convert_put_tokenizer(const char *folder, int64_t vocab, GgufWriter *w, CloverError *err) {
     json_t *root = load(folder, "tokenizer.json", err);
+    if (!root && err->status == CLOVER_OK)
+        fprintf(stderr, "clover convert: %s has no tokenizer.json: the file has no tokenizer, and only ids can be given to it\n", folder);
     if (!root) return err->status;
     Vocabulary v = { .text = calloc((size_t)vocab, sizeof *v.text), .type = malloc((size_t)vocab * sizeof *v.type), .n = vocab };
     if (!v.text || !v.type) error_memory(err, "the vocabulary", (size_t)vocab * 12);

@@ -31,17 +31,6 @@ static bool wanted(const Fix *x, LintId id) {
 
 /* ---- lending ---------------------------------------------------------------------------------------------------------------- */
 
-/* The type of most of the file's matrices, by bytes. */
-static DType matrix_type(const Fix *x) {
-    uint64_t bytes[256] = { 0 };
-    int most = DT_F32;
-    for (int64_t i = 0; i < x->now.tensors.n; i++)
-        if (x->now.tensors.tensor[i].dims >= 2) bytes[(unsigned)x->now.tensors.tensor[i].type & 255] += x->now.tensors.tensor[i].bytes;
-    for (int type = 0; type < 256; type++)
-        if (bytes[type] > bytes[most]) most = type;
-    return (DType)most;
-}
-
 /* The good file's values: its very bytes where its type is the one wanted or has no encoder, else stored as that type. */
 static void lend(Fix *x, int64_t role, DType type, LintId id) {
     const RoleOf *r = &x->roles.role[role];
@@ -102,18 +91,18 @@ static LintId what_ails(Fix *x, const RoleView *v) {
 }
 
 static void mend_different(Fix *x, int64_t role, const RoleView *v) {
-    if (!v->fits) { lend(x, role, v->decodable ? v->type : role_type(v->role, matrix_type(x)), TENSOR_SHAPE); return; }
+    if (!v->fits) { lend(x, role, v->decodable ? v->type : role_type(v->role, lint_matrix_type(&x->model)), TENSOR_SHAPE); return; }
     const LintId id = v->decodable ? what_ails(x, v) : LINT_IDS;
     if (id != LINT_IDS) lend(x, role, v->type, id);
     else if (x->err->status == CLOVER_OK) printf("left as it is: %s differs from that of %s, and no transform explains it\n", v->role->name, x->like);
 }
 
-/* What a right export has in F32 and this file in less; alpha and beta follow the file's type. */
+/* What a right export has in F32 and this file in less; alpha and beta follow the file's type, or are finer. */
 static void mend_precision(Fix *x, int64_t role, const RoleView *v) {
     const char *own = v->role->what.gguf[0];
     const bool alpha_beta = strcmp(own, "ssm_alpha.weight") == 0 || strcmp(own, "ssm_beta.weight") == 0;
     if (!alpha_beta && role_type(v->role, DT_Q8_0) == DT_F32 && v->type != DT_F32 && v->type != DT_F64) lend(x, role, DT_F32, ROUTER_QUANTISED);
-    else if (alpha_beta && dtype_info(v->type)->block > 1 && v->type != matrix_type(x)) lend(x, role, role_type(v->role, matrix_type(x)), ALPHA_BETA_QUANTISED);
+    else if (alpha_beta && dtype_info(v->type)->block > 1 && lint_bits(v->type) < lint_bits(lint_matrix_type(&x->model))) lend(x, role, role_type(v->role, lint_matrix_type(&x->model)), ALPHA_BETA_QUANTISED);
 }
 
 static void mend_role(Fix *x, int64_t role) {
@@ -127,7 +116,7 @@ static void mend_role(Fix *x, int64_t role) {
     if (role_view(&x->now, r, &x->config, &mine, x->err) != CLOVER_OK) return;
     if (!role_view_present(&mine)) {
         const LintId diffusion = report_has(&x->report, DIFFUSION_PARTIAL) ? DIFFUSION_PARTIAL : DIFFUSION_MISSING;
-        lend(x, role, role_type(r, matrix_type(x)), r->what.diffusion ? diffusion : TENSOR_MISSING);
+        lend(x, role, role_type(r, lint_matrix_type(&x->model)), r->what.diffusion ? diffusion : TENSOR_MISSING);
         return;
     }
     if (compare_role(&x->good, &x->now, &x->roles, role, &x->config, &m, x->err) != CLOVER_OK) return;

@@ -147,6 +147,9 @@ CloverStatus lint_values(const LintModel *m, Report *r, CloverError *err);
 CloverStatus lint_vectors(const LintModel *m, Report *r, CloverError *err);
 void lint_model_free(LintModel *m);
 
+DType lint_matrix_type(const LintModel *m);          /* of most of the model's matrices */
+double lint_bits(DType type);                        /* a value */
+
 /* A number of the file under its GGUF key (behind the architecture) or its config.json name: 1, 0 absent, -1 of another kind. */
 int lint_number(const LintModel *m, const char *gguf, const char *json, double *out);
 

@@ -488,7 +488,7 @@ static void check_presence(LintModel *m, Report *r) {
 /* ---- types --------------------------------------------------------------------------------------------------------- */
 
 /* The type of most of the model's matrices. */
-static DType file_type(const LintModel *m) {
+DType lint_matrix_type(const LintModel *m) {
     int64_t elements[256] = { 0 };
     int most = DT_F32;
     for (int64_t i = 0; i < m->file->tensors.n; i++) {
@@ -502,14 +502,14 @@ static DType file_type(const LintModel *m) {
     return (DType)most;
 }
 
-static double bits(DType type) {
+double lint_bits(DType type) {
     const DTypeInfo *info = dtype_info(type);
     return info ? 8 * (double)info->bytes / (double)info->block : 8;
 }
 
 /* A right GGUF stores norms, conv, router, shared gate and vectors in F32; alpha and beta follow the file's type. */
 static void check_types(const LintModel *m, Report *r) {
-    const DType most = file_type(m);
+    const DType most = lint_matrix_type(m);
     if (m->file->form == NAMES_HF) return;
     for (int64_t i = 0; i < m->file->tensors.n; i++) {
         const Tensor *t = &m->file->tensors.tensor[i];
@@ -518,13 +518,14 @@ static void check_types(const LintModel *m, Report *r) {
         const DTypeInfo *info = dtype_info(t->type);
         const char *name = info ? info->name : "an unknown type";
         if (v == V_ALPHA_BETA) {
-            if (bits(t->type) >= 16) continue;
+            if (lint_bits(t->type) >= 16 || lint_bits(t->type) > lint_bits(most)) continue;
             const bool follows = t->type == most;
             report_add(r, ALPHA_BETA_QUANTISED, follows ? NOTE : QUALITY, LLAMA_CPP | CLOVER, t->name,
-                       "%s is %s, %.3g bits a value (most matrices: %s)", t->name, name, bits(t->type),
+                       "%s is %s, %.3g bits a value (most matrices: %s)", t->name, name, lint_bits(t->type),
                        dtype_info(most) ? dtype_info(most)->name : "?");
         } else if (v != V_MATRIX && v != V_EXPERTS && v != V_DIFFUSION && t->type != DT_F32 && t->type != DT_F64)
-            report_add(r, ROUTER_QUANTISED, QUALITY, LLAMA_CPP | CLOVER, t->name, "%s is %s, expected F32", t->name, name);
+            report_add(r, ROUTER_QUANTISED, QUALITY, LLAMA_CPP | CLOVER, t->name, "%s is %s, expected F32 (router, shared gate, conv, norms and vectors)",
+                       t->name, name);
     }
 }
 
