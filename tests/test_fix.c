@@ -339,6 +339,55 @@ START_TEST(token_table_is_filled_up) {
     edit_free(e);
 } END_TEST
 
+/* What a finding's mend cannot do is said, and lint names no command for it. */
+START_TEST(what_is_not_mended_is_said) {
+    static const struct { const char *key, *id, *left; } all[] = {
+        { "clover_moe.attention.layer_norm_rms_epsilon", "key-missing", "rms_epsilon is not there" },
+        { "clover_moe.expert_used_count", "key-missing", "expert_used_count is not there" } };
+    char text[1024], says[256];
+    for (int i = 0; i < 2; i++) {
+        Edit *e = edit_gguf();
+        edit_drop_key(e, all[i].key);
+        const char *in = edit_write(e);
+        snprintf(says, sizeof says, "not mended: %s: attention.layer_norm", all[i].id);
+        if (i) snprintf(says, sizeof says, "not mended: %s: %s", all[i].id, all[i].left);
+        assert_run(cmd_fix, say(in, "a.gguf", "--force"), 0, says);
+        assert_run(cmd_fix, say(in, "a.gguf", "--force"), 0, "nothing that could be mended");
+        snprintf(text, sizeof text, "lint %s", in);
+        assert_run(cmd_lint, text, 1, "mend      clover fix IN OUT --like GOOD");
+        snprintf(text, sizeof text, "lint %s --json", in);
+        json_t *o = run_json(cmd_lint, text, 1);
+        ck_assert(json_is_null(json_object_get(json_array_get(json_object_get(o, "findings"), 0), "mend")));
+        json_decref(o);
+        assert_run(cmd_fix, say(in, "b.gguf", LIKE_GGUF " --force"), 0, "key-missing");        /* what lint names does it */
+        snprintf(text, sizeof text, "lint %s/b.gguf", folder);
+        assert_run(cmd_lint, text, 0, NULL);
+        edit_drop_key(e, "clover_moe.expert_shared_count");                                    /* one of the two can be mended */
+        assert_run(cmd_fix, say(edit_write(e), "c.gguf", "--force"), 0, "still there: key-missing");
+        edit_free(e);
+    }
+    Edit *e = edit_gguf();                                       /* announced, and not there */
+    edit_u32(e, "clover_moe.block_count", 5);
+    edit_u32(e, "clover_moe.nextn_predict_layers", 1);
+    assert_run(cmd_fix, say(edit_write(e), "d.gguf", ""), 0, "mtp-bundled: clover_moe.block_count -> 4");
+    assert_same_model(in_folder(folder, "d.gguf"), GOOD_GGUF, 0, "nextn");
+    edit_free(e);
+} END_TEST
+
+/* A file of another model lends nothing. */
+START_TEST(another_model_is_no_good_file) {
+    char text[512], flags[512];
+    snprintf(text, sizeof text, "synth -o %s/other.gguf --seed 77", folder);
+    assert_run(cmd_synth, text, 0, NULL);
+    snprintf(text, sizeof text, "synth -o %s/in.gguf --seed 5", folder);
+    assert_run(cmd_synth, text, 0, NULL);
+    snprintf(flags, sizeof flags, "--like %s/other.gguf", folder);
+    assert_run(cmd_fix, say(in_folder(folder, "in.gguf"), "a.gguf", flags), 3, "it is another model");
+    snprintf(flags, sizeof flags, "--like %s/in.gguf", folder);
+    assert_run(cmd_fix, say(GOOD_GGUF, "a.gguf", flags), 3, "it is another model");       /* nor one of other sizes */
+    ck_assert(!is_there(in_folder(folder, "a.gguf")));
+} END_TEST
+
 /* A good file's word counts more than what was done on the caller's. */
 START_TEST(a_wrong_word_is_taken_back) {
     assert_run(cmd_fix, say(GOOD_GGUF, "a.gguf", "--only head-order,conv-reversed,q-gate-flat"), 0, "q-gate-flat");
@@ -508,6 +557,8 @@ Suite *fix_suite(void) {
     tcase_add_test(c, precision_is_lent);
     tcase_add_test(c, fine_alpha_stays);
     tcase_add_test(c, token_table_is_filled_up);
+    tcase_add_test(c, another_model_is_no_good_file);
+    tcase_add_test(c, what_is_not_mended_is_said);
     tcase_add_test(c, a_wrong_word_is_taken_back);
     tcase_add_test(c, only_what_was_asked_for);
     tcase_add_test(c, stuck_columns_are_said);

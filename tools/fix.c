@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "args.h"
 #include "fix.h"
 #include "tools.h"
@@ -42,6 +43,42 @@ static CloverStatus spares_inputs(const Fix *x, const char *path) {
     return output_spares(path, x->like, x->err);
 }
 
+/* Findings of the input that nothing was said of: each with what would mend it. */
+static int64_t tell_left(Fix *x) {
+    int64_t left = 0;
+    for (int64_t i = 0; i < x->report.n; i++) {
+        const Finding *f = &x->report.finding[i];
+        if (f->severity == NOTE || (x->only_given && !x->only[f->id])) continue;
+        if (x->said[f->id]) continue;
+        const bool theirs = x->reader == FIX_FOR_SELF && !(f->hurts & CLOVER);
+        left++;
+        fix_cannot(x, f->id, "%s (%s)", f->n_evidence && f->evidence[0] ? f->evidence[0] : f->n_tensors ? f->tensor[0] : "",
+                   theirs ? "it hurts others than clover: --for llama.cpp" : lint_advice(f, x->has_good));
+    }
+    return left;
+}
+
+/* What the written file still has of it: a finding of which only a part was mended. Header, norms and rates are looked at again. */
+static CloverStatus tell_rest(Fix *x) {
+    LintFile f = { 0 };
+    LintModel m = { 0 };
+    Report r = { 0 };
+    CloverStatus status = lint_read_gguf(x->out, &f, &r, x->err);
+    if (status == CLOVER_OK) status = lint_header(&m, &f, &r, x->err);
+    if (status == CLOVER_OK) status = lint_vectors(&m, &r, x->err);
+    if (status == CLOVER_OK && r.no_memory) status = error_memory(x->err, "the report", (size_t)r.n * sizeof *r.finding);
+    for (int64_t i = 0; i < r.n; i++) {
+        const Finding *left = &r.finding[i];
+        if (left->severity == NOTE || (x->only_given && !x->only[left->id]) || (x->reader == FIX_FOR_SELF && !(left->hurts & CLOVER))) continue;
+        if (!x->said[left->id] || !report_has(&x->report, left->id)) continue;
+        printf("still there: %s: %s (%s)\n", lint_id_name(left->id), left->n_evidence && left->evidence[0] ? left->evidence[0] : "", lint_advice(left, x->has_good));
+    }
+    lint_model_free(&m);
+    lint_file_free(&f);
+    report_free(&r);
+    return status == CLOVER_SYSTEM ? status : CLOVER_OK;         /* another: what is wrong has been said */
+}
+
 static CloverStatus fix(Fix *x) {
     struct stat info;
     if (stat(x->in, &info) == 0 && S_ISDIR(info.st_mode))
@@ -52,8 +89,13 @@ static CloverStatus fix(Fix *x) {
     if (!x->dry_run && (spares_inputs(x, x->out) != CLOVER_OK || (x->side && spares_inputs(x, x->side) != CLOVER_OK))) return x->err->status;
     if (!x->dry_run && output_may_replace(x->out, x->force, x->err) != CLOVER_OK) return x->err->status;
     if (plan(x) != CLOVER_OK) return x->err->status;
+    const int64_t left = tell_left(x);
     if (!x->dry_run && fix_write(x) != CLOVER_OK) return x->err->status;
-    if (x->changes == 0) printf("nothing to mend%s%s\n", x->dry_run ? "" : ": copied to ", x->dry_run ? "" : x->out);
+    if (x->changes > 0 && !x->dry_run && stat(x->out, &info) == 0 && S_ISREG(info.st_mode) && tell_rest(x) != CLOVER_OK) {
+        unlink(x->out);                                          /* after an error there is no output [ERR-4] */
+        return x->err->status;
+    }
+    if (x->changes == 0) printf("%s%s%s\n", left ? "nothing that could be mended" : "nothing to mend", x->dry_run ? "" : ": copied to ", x->dry_run ? "" : x->out);
     else if (x->dry_run) printf("%lld changes, none written (--dry-run)\n", (long long)x->changes);
     else {
         const bool side = x->side && x->dropped;

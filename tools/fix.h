@@ -53,6 +53,8 @@ typedef struct Fix {
     ModelFile good;
     bool has_good;
     int64_t changes, dropped, stuck_told;
+    int64_t shared, differing;       /* tensors that the file and --like both have, and those that no transform explains */
+    bool said[LINT_IDS];             /* findings that were told of, mended or not */
     CloverError *err;
 } Fix;
 

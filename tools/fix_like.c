@@ -120,6 +120,8 @@ static void mend_role(Fix *x, int64_t role) {
         return;
     }
     if (compare_role(&x->good, &x->now, &x->roles, role, &x->config, &m, x->err) != CLOVER_OK) return;
+    x->shared++;
+    x->differing += m.relation == RELATION_DIFFERENT;
     if (m.relation == RELATION_DIFFERENT) mend_different(x, role, &mine);
     else if (m.transform.name[0]) take_back(x, role, &m);
     else mend_precision(x, role, &mine);
@@ -128,6 +130,9 @@ static void mend_role(Fix *x, int64_t role) {
 
 CloverStatus fix_like(Fix *x) {
     for (int64_t i = 0; i < x->roles.n && x->err->status == CLOVER_OK; i++) mend_role(x, i);
+    if (x->err->status == CLOVER_OK && x->shared > 3 && 2 * x->differing > x->shared)
+        return error_set(x->err, CLOVER_BAD_INPUT, "%s: %lld of the %lld tensors that it and %s both have differ: it is another model, nothing is written",
+                         x->like, (long long)x->differing, (long long)x->shared, x->in);
     if (x->changes && fix_key(x, FIX_MENDED)) fix_drop_key(x, FIX_MENDED);       /* the good file's word counts now */
     if (x->stuck_told) fix_cannot(x, HEAD_ORDER, "%lld tensors: " FIX_STUCK, (long long)x->stuck_told);
     return x->err->status;

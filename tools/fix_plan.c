@@ -22,13 +22,14 @@ void fix_say(Fix *x, LintId id, const char *format, ...) {
     say("", id, format, list);
     va_end(list);
     x->changes++;
+    x->said[id] = true;
 }
 
 void fix_cannot(Fix *x, LintId id, const char *format, ...) {
-    (void)x;
     va_list list;
     va_start(list, format);
     say("not mended: ", id, format, list);
+    x->said[id] = true;
     va_end(list);
 }
 

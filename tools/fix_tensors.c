@@ -47,8 +47,11 @@ static void drop_listed(Fix *x, LintId id) {
 static void drop_prediction_layers(Fix *x) {
     char name[160];
     const int64_t before = x->dropped;
+    bool tensors = false;
+    for (int64_t i = 0; i < x->report.n; i++) tensors |= x->report.finding[i].id == MTP_BUNDLED && x->report.finding[i].n_tensors > 0;
+    const bool numbers = !tensors && report_has(&x->report, MTP_BUNDLED) && fix_wanted(x, MTP_BUNDLED) && fix_key(x, fix_scoped(x, "nextn_predict_layers", name));
     drop_listed(x, MTP_BUNDLED);
-    if (x->dropped == before) return;
+    if (x->dropped == before && !numbers) return;
     const uint32_t layers = (uint32_t)x->model.layers;
     fix_drop_key(x, fix_scoped(x, "nextn_predict_layers", name));
     fix_set_key(x, fix_scoped(x, "block_count", name), GGUF_U32, GGUF_U32, 1, &layers, sizeof layers);

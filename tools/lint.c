@@ -29,6 +29,7 @@ static CloverStatus ask_loader(const char *path, Report *r, CloverError *err) {
     for (const char *line = status == CLOVER_OK ? "" : err->text; *line; ) {
         const size_t n = strcspn(line, "\n");
         report_add(r, id_of(line, n), BREAKS, CLOVER, NULL, "clover refuses it: %.*s", (int)n, line);
+        report_beyond_fix(r, id_of(line, n), BREAKS);
         line += n + (line[n] == '\n');
     }
     error_clear(err);

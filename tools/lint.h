@@ -43,12 +43,14 @@ typedef struct Finding {
     int64_t n_tensors, room;
     char *evidence[8];       /* sentences; more are counted */
     int64_t n_evidence;
+    bool beyond_fix;         /* the file itself does not say what is right: clover fix needs a good one */
 } Finding;
 
 typedef struct Report {
     Finding *finding;        /* [n] */
     int64_t n, room;
     Buffer remark;           /* what was not looked at, and why: lines */
+    bool skipped;            /* values were passed over */
     bool no_memory;          /* remembered; checked at the end */
 } Report;
 
@@ -56,6 +58,9 @@ const char *lint_id_name(LintId id);
 /* Adds a sentence of evidence (and a tensor's name, when not NULL) to the finding of this id and severity. */
 void report_add(Report *r, LintId id, Severity severity, int hurts, const char *tensor, const char *format, ...) CLOVER_PRINTF(6, 7);
 void report_tensor(Report *r, LintId id, Severity severity, int hurts, const char *tensor);      /* the name alone */
+void report_beyond_fix(Report *r, LintId id, Severity severity);             /* of the finding just reported */
+/* What mends a finding, where clover fix has not: for its "not mended". */
+const char *lint_advice(const Finding *f, bool has_good);
 void report_remark(Report *r, const char *format, ...) CLOVER_PRINTF(2, 3);
 bool report_has(const Report *r, LintId id);
 Severity report_worst(const Report *r);              /* NOTE when there is nothing */

@@ -575,11 +575,15 @@ static void check_rotary(const LintModel *m, Report *r) {
         return;
     }
     if (said < 0 || !(R >= 2) || fmod(R, 2) > 1e-6 || (width > 0 && R > width)) {
-        if (gguf || width > 0)
+        if (gguf || width > 0) {
             report_add(r, KEY_CONTRADICTS, BREAKS, LLAMA_CPP | CLOVER, NULL,
                        "%g rotary dims of a head of %g: expected an even number from 2 to that", R, width);
-    } else if (list && sum > 0 && fabs(2 * sum - R) > 0.5)
+            report_beyond_fix(r, KEY_CONTRADICTS, BREAKS);
+        }
+    } else if (list && sum > 0 && fabs(2 * sum - R) > 0.5) {
         report_add(r, KEY_CONTRADICTS, GARBAGE, LLAMA_CPP | CLOVER, NULL, "%g rotary dims, but the sections (pairs) say %g", R, 2 * sum);
+        report_beyond_fix(r, KEY_CONTRADICTS, GARBAGE);
+    }
 }
 
 /* The place of a text in an array of texts, -1: not there. */
@@ -613,8 +617,10 @@ static void check_ids(const LintModel *m, const GgufKey *tokens, Report *r) {
         int64_t id = -1;
         if (!k) continue;
         any = true;
-        if (!gguf_int(k, 0, &id) || id < 0 || (tokens && (uint64_t)id >= tokens->count))
+        if (!gguf_int(k, 0, &id) || id < 0 || (tokens && (uint64_t)id >= tokens->count)) {
             report_add(r, KEY_CONTRADICTS, BREAKS, LLAMA_CPP | CLOVER, NULL, "%s is %lld, outside the vocabulary", ends[i], (long long)id);
+            report_beyond_fix(r, KEY_CONTRADICTS, BREAKS);
+        }
     }
     if (!any)
         report_add(r, EOS_MISSING, QUALITY, LLAMA_CPP | CLOVER, NULL, "none of tokenizer.ggml.eos_token_id, eos_token_ids and eot_token_id is there");
@@ -645,6 +651,7 @@ static void check_tokenizer(const LintModel *m, Report *r) {
     char shown[NAME_SHOWN] = "not there";
     if (!tokens || tokens->element != GGUF_STRING) {
         report_add(r, KEY_MISSING, BREAKS, LLAMA_CPP, NULL, "tokenizer.ggml.tokens is not there, or no list of texts");
+        report_beyond_fix(r, KEY_MISSING, BREAKS);
         tokens = NULL;
     } else check_token_table(m, tokens, r);
     if (!is_text(lint_key(f, "tokenizer.ggml.model"), "gpt2"))

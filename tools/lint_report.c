@@ -4,7 +4,7 @@
 #include <string.h>
 #include "lint.h"
 
-typedef enum Mend { FIX, FIX_SELF, CONVERT, COPY_AGAIN, GIVE_MASK, NO_MEND } Mend;
+typedef enum Mend { FIX, FIX_SELF, FIX_LIKE, CONVERT, COPY_AGAIN, GIVE_MASK, NO_MEND } Mend;
 
 /* What each id means, in words, and what mends it. */
 static const struct { const char *id, *title; Mend mend; } catalogue[LINT_IDS] = {
@@ -45,7 +45,7 @@ static const struct { const char *id, *title; Mend mend; } catalogue[LINT_IDS] =
     [Q_GATE_FLAT]          = { "q-gate-flat", "query and gate rows stand one after the other, not head by head", FIX },
     [CONV_REVERSED]        = { "conv-reversed", "the conv taps run backwards", FIX },
     [GATE_UP_SWAPPED]      = { "gate-up-swapped", "the experts' gate and up are exchanged", FIX },
-    [EXPERT_ORDER]         = { "expert-order", "the experts stand in another order than the router's rows", FIX },
+    [EXPERT_ORDER]         = { "expert-order", "the experts stand in another order than the router's rows", FIX_LIKE },
     [DIFFUSION_HEAD_ORDER] = { "diffusion-head-order", "the diffusion tensors' value heads stand in the other order", FIX_SELF },
 };
 
@@ -108,6 +108,11 @@ void report_add(Report *r, LintId id, Severity severity, int hurts, const char *
     char *copy = strdup(text);
     if (copy) f->evidence[f->n_evidence - 1] = copy;
     else { f->n_evidence--; r->no_memory = true; }
+}
+
+void report_beyond_fix(Report *r, LintId id, Severity severity) {
+    Finding *f = finding_of(r, id, severity);
+    if (f) f->beyond_fix = true;
 }
 
 void report_remark(Report *r, const char *format, ...) {
@@ -176,6 +181,7 @@ static bool mend_command(Buffer *b, const Finding *f, const char *path, NameForm
         shell_word(b, path);
         buffer_text(b, " --mask-id ID ...");
     } else if (mend == NO_MEND || mend == COPY_AGAIN || form == NAMES_HF) return false;   /* a folder is a source: nothing here rewrites it */
+    else if (f->beyond_fix && (mend == FIX || mend == FIX_SELF)) return false;
     else if (mend == CONVERT) buffer_text(b, "clover convert HF_DIR OUT.gguf");
     else {
         const size_t n = strlen(path);
@@ -187,7 +193,7 @@ static bool mend_command(Buffer *b, const Finding *f, const char *path, NameForm
         shell_word(b, path);
         buffer_text(b, " ");
         shell_word(b, out);
-        buffer_text(b, mend == FIX_SELF ? " --for self --only " : " --for llama.cpp --only ");
+        buffer_text(b, mend == FIX_LIKE ? " --like GOOD --only " : mend == FIX_SELF ? " --for self --only " : " --for llama.cpp --only ");
         buffer_text(b, catalogue[f->id].id);
         free(out);
     }
@@ -197,7 +203,16 @@ static bool mend_command(Buffer *b, const Finding *f, const char *path, NameForm
 /* Where no command helps. */
 static const char *advice(const Finding *f, NameForm form) {
     if (catalogue[f->id].mend == COPY_AGAIN) return "get the file, or the missing part, again";
+    if (f->beyond_fix && form == NAMES_GGUF) return "clover fix IN OUT --like GOOD, with a good file of the same model; else write the file again from its source";
     return form == NAMES_HF ? "correct the folder at its source" : "write the file again from its source";
+}
+
+const char *lint_advice(const Finding *f, bool has_good) {
+    const Mend mend = catalogue[f->id].mend;
+    if (mend == COPY_AGAIN) return "get the file, or the missing part, again";
+    if (mend == GIVE_MASK) return "give it as --mask-id when the model is run";
+    if (has_good) return "the good file does not settle it; write the file again from its source (clover convert)";
+    return "the file does not say what is right; --like GOOD, or write it again from its source (clover convert)";
 }
 
 static void evidence_text(Buffer *b, const Finding *f) {
@@ -243,7 +258,7 @@ void report_print(FILE *out, const Report *r, const char *path, NameForm form) {
     for (int64_t i = 0; i < r->n; i++) above += r->finding[i].severity > NOTE;
     fprintf(out, "%s: ", path);
     if (above) fprintf(out, "%lld %s", (long long)above, above == 1 ? "finding" : "findings");
-    else fprintf(out, r->remark.n ? "no fault found in what could be looked at" : "nothing is wrong");
+    else fprintf(out, r->skipped ? "no fault found in what could be looked at" : "nothing is wrong");
     if (r->n > above) fprintf(out, ", %lld %s", (long long)(r->n - above), r->n - above == 1 ? "note" : "notes");
     fprintf(out, "\n\n");
     for (int64_t i = 0; i < r->n; i++) print_finding(out, &r->finding[i], path, form);

@@ -104,7 +104,10 @@ static void read_numbers(Numbers *n) {
         n->there[k] = said != 0;
         const bool real = k == N_EPS || k == N_BASE;
         if (said == 1 && (real || (v >= (k == N_SHARED ? 0 : 1) && v < 9e15 && floor(v) == v))) n->value[k] = v;
-        else if (said != 0) report_add(n->r, KEY_CONTRADICTS, BREAKS, hurt(n), NULL, "%s is no number that makes sense", name_of(n, (Num)k));
+        else if (said != 0) {
+            report_add(n->r, KEY_CONTRADICTS, BREAKS, hurt(n), NULL, "%s is no number that makes sense", name_of(n, (Num)k));
+            report_beyond_fix(n->r, KEY_CONTRADICTS, BREAKS);
+        }
     }
 }
 
@@ -118,6 +121,7 @@ static void settle(Numbers *n, Num k, int64_t implied, int64_t witnesses) {
         if (needed)
             report_add(n->r, KEY_MISSING, BREAKS, hurt(n), NULL, implied > 0 ? "%s is not there; the tensors say %lld" : "%s is not there",
                        name_of(n, k), (long long)implied);
+        if (needed && implied <= 0 && k != N_SHARED) report_beyond_fix(n->r, KEY_MISSING, BREAKS);
         if (implied > 0) n->value[k] = (double)implied;
     } else if (implied > 0 && witnesses >= 2 && !isnan(n->value[k]) && n->value[k] != (double)implied) {
         report_add(n->r, KEY_CONTRADICTS, BREAKS, hurt(n), NULL, "%s is %g, all %lld tensors that show it say %lld", name_of(n, k), n->value[k],
@@ -199,17 +203,24 @@ static void check_relations(Numbers *n) {
     const int hurts = hurt(n);
     const bool gguf = n->m->file->form == NAMES_GGUF;
     double length;
-    if (v[N_USED] > v[N_E]) report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%s is %g of %g experts", name_of(n, N_USED), v[N_USED], v[N_E]);
+    if (v[N_USED] > v[N_E]) {
+        report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%s is %g of %g experts", name_of(n, N_USED), v[N_USED], v[N_E]);
+        report_beyond_fix(n->r, KEY_CONTRADICTS, BREAKS);
+    }
     if (v[N_HKV] > 0 && fmod(v[N_H], v[N_HKV]) > 0)
         report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%g query heads are no multiple of %g KV heads", v[N_H], v[N_HKV]);
     if (v[N_HK] > 0 && fmod(v[N_HV], v[N_HK]) > 0)
         report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%g GDN value heads are no multiple of %g key heads", v[N_HV], v[N_HK]);
     if (gguf && v[N_HV] > 0 && fmod(v[N_INNER], v[N_HV]) > 0)
         report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "ssm.inner_size %g is no multiple of %g value heads", v[N_INNER], v[N_HV]);
-    if (n->there[N_EPS] && !(v[N_EPS] > 0 && v[N_EPS] < 0.01))
+    if (n->there[N_EPS] && !(v[N_EPS] > 0 && v[N_EPS] < 0.01)) {
         report_add(n->r, KEY_CONTRADICTS, GARBAGE, hurts, NULL, "%s is %g, usually 1e-6", name_of(n, N_EPS), v[N_EPS]);
-    if (n->there[N_BASE] && !(v[N_BASE] >= 1))
+        report_beyond_fix(n->r, KEY_CONTRADICTS, GARBAGE);
+    }
+    if (n->there[N_BASE] && !(v[N_BASE] >= 1)) {
         report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "%s is %g, expected at least 1", name_of(n, N_BASE), v[N_BASE]);
+        report_beyond_fix(n->r, KEY_CONTRADICTS, BREAKS);
+    }
     if (gguf && v[N_SHARED] == 0) report_add(n->r, KEY_CONTRADICTS, BREAKS, hurts, NULL, "expert_shared_count is 0; the model has one shared expert");
     const int said = lint_number(n->m, "attention.value_length", NULL, &length);
     if (gguf && said == 0 && n->m->file->whole) report_add(n->r, KEY_MISSING, BREAKS, hurts, NULL, "attention.value_length is not there");

@@ -226,6 +226,7 @@ static void say_skipped(const LintModel *m, Report *r) {
     }
     for (int type = 0; type < 256; type++) {
         if (count[type] == 0) continue;
+        r->skipped = true;
         const DTypeInfo *info = dtype_info((DType)type);
         if (info)
             report_remark(r, "%lld tensors of type %s: it cannot be decoded, their values were not looked at", (long long)count[type], info->name);
