@@ -374,6 +374,24 @@ START_TEST(what_is_not_mended_is_said) {
     edit_free(e);
 } END_TEST
 
+/* Experts that are one and the same, or zero: the good file has them. */
+START_TEST(experts_are_lent) {
+    for (int type = 0; type < DRIFT_TYPES; type++)
+        for (int zero = 0; zero < 2; zero++) {
+            Edit *e = drifted(NULL, drift_types[type]), *good = drifted(NULL, drift_types[type]);
+            EditTensor *t = edit_tensor(e, "blk.1.ffn_up_exps.weight");
+            const size_t each = t->data.n / D_E;
+            if (zero) memset(t->data.data + 2 * each, 0, each);
+            else memcpy(t->data.data + 2 * each, t->data.data, each);
+            char flags[512];
+            snprintf(flags, sizeof flags, "--force --like %s", edit_write(good));
+            assert_run(cmd_fix, say(edit_write(e), "a.gguf", flags), 0, zero ? "all-zero: blk.1.ffn_up_exps.weight" : "duplicate-experts: blk.1.ffn_up_exps.weight");
+            assert_same_model(in_folder(folder, "a.gguf"), good->path, 0, "experts");
+            edit_free(e);
+            edit_free(good);
+        }
+} END_TEST
+
 /* A file of another model lends nothing. */
 START_TEST(another_model_is_no_good_file) {
     char text[512], flags[512];
@@ -557,6 +575,7 @@ Suite *fix_suite(void) {
     tcase_add_test(c, precision_is_lent);
     tcase_add_test(c, fine_alpha_stays);
     tcase_add_test(c, token_table_is_filled_up);
+    tcase_add_test(c, experts_are_lent);
     tcase_add_test(c, another_model_is_no_good_file);
     tcase_add_test(c, what_is_not_mended_is_said);
     tcase_add_test(c, a_wrong_word_is_taken_back);

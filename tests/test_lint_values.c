@@ -61,6 +61,19 @@ START_TEST(a_exp_twice) {
     assert_only(e, A_EXP_TWICE, GARBAGE, "A_log holds -exp(A_log)");
 } END_TEST
 
+/* In one layer of a folder: blk.1's values of good.gguf, from -7.39 to -0.09. */
+START_TEST(a_exp_twice_in_one_layer) {
+    Edit *e = edit_hf();
+    edit_each(e, "model.layers.1.linear_attn.A_log", minus_exp);
+    Linted *l = lint_edit(e);
+    assert_only_in(&l->report, A_EXP_TWICE, GARBAGE, "model.layers.1.linear_attn.A_log: its 4 values");
+    ck_assert_int_eq(finding(&l->report, A_EXP_TWICE, GARBAGE)->n_tensors, 1);
+    linted_free(l);
+    e = edit_hf();                                               /* slow, not wrong */
+    for (int i = 0; i < 4; i++) edit_set(edit_tensor(e, "model.layers.1.linear_attn.A_log"), i, -0.5f - 0.7f * (float)i);
+    assert_clean(e);
+} END_TEST
+
 /* Slow heads are rare, not wrong: all rates below 1, and all far above. */
 START_TEST(small_and_large_rates_are_left_alone) {
     for (int large = 0; large < 2; large++) {
@@ -280,6 +293,7 @@ Suite *lint_values_suite(void) {
     tcase_set_timeout(t, 120);
     tcase_add_test(t, a_log_raw);
     tcase_add_test(t, a_exp_twice);
+    tcase_add_test(t, a_exp_twice_in_one_layer);
     tcase_add_test(t, small_and_large_rates_are_left_alone);
     tcase_add_test(t, norm_shifts);
     tcase_add_test(t, head_norm_shifted);

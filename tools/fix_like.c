@@ -80,14 +80,27 @@ static void take_back(Fix *x, int64_t role, Match *m) {
 /* Why a tensor is another than the good file's: LINT_IDS when nothing is plainly wrong with it. */
 static LintId what_ails(Fix *x, const RoleView *v) {
     float *row = malloc((size_t)v->cols * 2 * sizeof *row);
-    bool zero = true, finite = true;
-    if (!row) { error_memory(x->err, "a row", (size_t)v->cols * 8); return LINT_IDS; }
-    for (int64_t i = 0; i < v->experts * v->rows; i++) {
-        role_row(v, i / v->rows, i % v->rows, row, row + v->cols);
-        for (int64_t c = 0; c < v->cols; c++) zero &= row[c] == 0, finite &= isfinite(row[c]) != 0;
+    uint64_t *hash = calloc((size_t)v->experts, sizeof *hash);
+    bool all_zero = false, finite = true, same = false;          /* all_zero: the tensor, or one expert of it */
+    if (!row || !hash) error_memory(x->err, "a row", (size_t)v->cols * 8 + (size_t)v->experts * 8);
+    for (int64_t e = 0; row && hash && e < v->experts; e++) {
+        bool zero = true;
+        for (int64_t r = 0; r < v->rows; r++) {
+            role_row(v, e, r, row, row + v->cols);
+            for (int64_t c = 0; c < v->cols; c++) {
+                uint32_t bits;
+                memcpy(&bits, &row[c], sizeof bits);
+                hash[e] = (hash[e] ^ bits) * 0x9e3779b97f4a7c15u;
+                hash[e] ^= hash[e] >> 29;
+                zero &= row[c] == 0, finite &= isfinite(row[c]) != 0;
+            }
+        }
+        all_zero |= zero;
+        for (int64_t k = 0; k < e; k++) same |= hash[k] == hash[e];
     }
     free(row);
-    return !finite ? NAN_OR_INF : zero ? ALL_ZERO : LINT_IDS;
+    free(hash);
+    return x->err->status != CLOVER_OK ? LINT_IDS : !finite ? NAN_OR_INF : all_zero ? ALL_ZERO : same ? DUPLICATE_EXPERTS : LINT_IDS;
 }
 
 static void mend_different(Fix *x, int64_t role, const RoleView *v) {

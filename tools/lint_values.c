@@ -287,6 +287,22 @@ static void blame_raw(Walk *w, const RateVotes *v) {
                    (long long)undecided, open);
 }
 
+/* A folder's layer whose values are all below 0, far below too, and e^9 times likelier as -exp(A_log): a slow layer is not called so. */
+static void check_layers_of_a_folder(Walk *w) {
+    const LintFile *f = w->m->file;
+    for (int64_t i = 0; i < f->tensors.n; i++) {
+        const Tensor *t = &f->tensors.tensor[i];
+        RateVotes v = { .min = HUGE_VAL, .max = -HUGE_VAL };
+        if (w->m->of[i].role < 0 || lint_roles[w->m->of[i].role].value != V_RATE || !can_decode(t) || t->elements > PIECE) continue;
+        quant_decode(t->type, t->data, t->elements, w->piece);
+        for (int64_t k = 0; k < t->elements; k++)
+            if (isfinite(w->piece[k])) rate_votes(&v, w->piece[k], true);
+        if (v.n == 0 || v.negative < v.n || v.min > -4 || v.twice - v.once <= 9) continue;
+        report_add(w->r, A_EXP_TWICE, GARBAGE, CLOVER | TRANSFORMERS, t->name, "%s: its %lld values run from %.6g to %.6g: %.3g nats likelier as -exp(A_log)", t->name,
+                   (long long)v.n, v.min, v.max, v.twice - v.once);
+    }
+}
+
 static void check_rates(Walk *w) {
     const LintFile *f = w->m->file;
     const bool hf = f->form == NAMES_HF;
@@ -305,6 +321,7 @@ static void check_rates(Walk *w) {
     else if (!hf && v.all_inside && v.twice - v.once > clear) id = A_EXP_TWICE;
     else if (!hf && v.all_beyond && v.grown - v.once > clear) id = A_EXP_TWICE;
     else if (hf && v.negative == v.n && v.twice - v.once > clear) id = A_EXP_TWICE;
+    if (id == LINT_IDS && hf) check_layers_of_a_folder(w);
     if (id == LINT_IDS) return;
     const int hurts = hf ? CLOVER | TRANSFORMERS : LLAMA_CPP | CLOVER;
     if (id == A_LOG_RAW) { blame_raw(w, &v); return; }
