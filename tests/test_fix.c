@@ -392,6 +392,19 @@ START_TEST(experts_are_lent) {
         }
 } END_TEST
 
+/* What the good file has in F32 and the type here cannot hold. */
+START_TEST(too_large_to_lend) {
+    Edit *e = drifted(NULL, DT_Q8_0), *good = edit_gguf();
+    edit_drop(e, "blk.1.attn_gate.weight");
+    edit_set(edit_tensor(good, "blk.1.attn_gate.weight"), 5, 1e9f);
+    char flags[512];
+    snprintf(flags, sizeof flags, "--like %s", edit_write(good));
+    assert_run(cmd_fix, say(edit_write(e), "a.gguf", flags), 3, "blk.1.attn_gate.weight: row 0 has a value too large for Q8_0");
+    ck_assert(!is_there(in_folder(folder, "a.gguf")));
+    edit_free(e);
+    edit_free(good);
+} END_TEST
+
 /* A file of another model lends nothing. */
 START_TEST(another_model_is_no_good_file) {
     char text[512], flags[512];
@@ -576,6 +589,7 @@ Suite *fix_suite(void) {
     tcase_add_test(c, fine_alpha_stays);
     tcase_add_test(c, token_table_is_filled_up);
     tcase_add_test(c, experts_are_lent);
+    tcase_add_test(c, too_large_to_lend);
     tcase_add_test(c, another_model_is_no_good_file);
     tcase_add_test(c, what_is_not_mended_is_said);
     tcase_add_test(c, a_wrong_word_is_taken_back);

@@ -342,8 +342,7 @@ static bool all_finite(const float *x, int64_t n) {
     return fine;
 }
 
-/* A finite value can be too large for the type: half floats and the scales of blocks end at 65504. */
-static bool fits_in(DType type, const uint8_t *packed, int64_t n, float *scratch) {
+bool role_fits_in(DType type, const uint8_t *packed, int64_t n, float *scratch) {
     if (type == DT_F32) return true;
     quant_decode_float(type, packed, n, scratch);
     return all_finite(scratch, n);
@@ -365,7 +364,7 @@ CloverStatus role_write(const RoleView *v, const HeadMap *rows, const HeadMap *c
             for (int64_t c = 0; cols->width && c < v->cols; c++) moved[c] = row[head_unmap(cols, c)];
             if (err->status != CLOVER_OK) break;
             if (!quant_encode(type, cols->width ? moved : row, v->cols, packed)) error_set(err, CLOVER_BUG, "%s: type %d has no encoder", v->role->name, (int)type);
-            else if (!fits_in(type, packed, v->cols, scratch))
+            else if (!role_fits_in(type, packed, v->cols, scratch))
                 error_set(err, CLOVER_BAD_INPUT, "%s: row %lld of expert %lld has a value too large for %s", role_view_name(v),
                           (long long)head_unmap(rows, r), (long long)e, dtype_info(type)->name);
             else sink(self, packed, bytes, err);

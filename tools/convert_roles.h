@@ -82,6 +82,8 @@ float role_element(const RoleView *v, int64_t e, int64_t r, int64_t c);
  * CLOVER_BAD_INPUT. rows, cols: role_maps' for a right file. */
 typedef CloverStatus RoleSink(void *self, const void *bytes, size_t n, CloverError *err);
 CloverStatus role_write(const RoleView *v, const HeadMap *rows, const HeadMap *cols, DType type, RoleSink *sink, void *self, CloverError *err);
+/* Did values that are finite stay so in blocks of this type? Half floats and scales end at 65504. scratch: [n] */
+bool role_fits_in(DType type, const uint8_t *packed, int64_t n, float *scratch);
 /* The type of a role's tensor in a file whose matrices are of this type; its rows must be whole blocks, else F16. */
 DType role_type(const RoleOf *role, DType matrices);
 /* Its shape there; returns the number of dims. */

@@ -95,7 +95,8 @@ static CloverStatus fix(Fix *x) {
         unlink(x->out);                                          /* after an error there is no output [ERR-4] */
         return x->err->status;
     }
-    if (x->changes == 0) printf("%s%s%s\n", left || x->differing ? "nothing that could be mended" : "nothing to mend", x->dry_run ? "" : ": copied to ", x->dry_run ? "" : x->out);
+    const char *nothing = left || x->differing ? "nothing that could be mended" : "nothing to mend";
+    if (x->changes == 0) printf("%s%s%s\n", nothing, x->dry_run ? "" : ": copied to ", x->dry_run ? "" : x->out);
     else if (x->dry_run) printf("%lld changes, none written (--dry-run)\n", (long long)x->changes);
     else {
         const bool side = x->side && x->dropped;

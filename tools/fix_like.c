@@ -115,7 +115,8 @@ static void mend_precision(Fix *x, int64_t role, const RoleView *v) {
     const char *own = v->role->what.gguf[0];
     const bool alpha_beta = strcmp(own, "ssm_alpha.weight") == 0 || strcmp(own, "ssm_beta.weight") == 0;
     if (!alpha_beta && role_type(v->role, DT_Q8_0) == DT_F32 && v->type != DT_F32 && v->type != DT_F64) lend(x, role, DT_F32, ROUTER_QUANTISED);
-    else if (alpha_beta && dtype_info(v->type)->block > 1 && lint_bits(v->type) < lint_bits(lint_matrix_type(&x->model))) lend(x, role, role_type(v->role, lint_matrix_type(&x->model)), ALPHA_BETA_QUANTISED);
+    const DType most = lint_matrix_type(&x->model);
+    if (alpha_beta && dtype_info(v->type)->block > 1 && lint_bits(v->type) < lint_bits(most)) lend(x, role, role_type(v->role, most), ALPHA_BETA_QUANTISED);
 }
 
 static void mend_role(Fix *x, int64_t role) {

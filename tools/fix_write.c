@@ -67,7 +67,9 @@ static CloverStatus write_rows(const FixTensor *t, const Sink *s, CloverError *e
             const int64_t r = head_unmap(&t->rows, i);
             if (t->how == FIX_VALUES) value_row(t, e, r, room, row);
             else move_row(t, from, t->t.expert ? t->t.expert[e] : e, t->t.row ? t->t.row[r] : r, row);
-            put(s, row, bytes, err);
+            if (t->how == FIX_VALUES && !role_fits_in(t->type, row, v->cols, room))
+                error_set(err, CLOVER_BAD_INPUT, "%s: row %lld has a value too large for %s, or none that is finite", t->name, (long long)i, dtype_info(t->type)->name);
+            else put(s, row, bytes, err);
         }
     free(from);
     free(row);
