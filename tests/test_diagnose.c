@@ -6,7 +6,7 @@
 #include "thin.h"
 
 #ifdef __SANITIZE_ADDRESS__
-enum { EVERY = 16 };                 /* sanitizers are slow: a part of the catalogue */
+enum { EVERY = 48 };                 /* sanitizers are slow: a part of the catalogue */
 #else
 enum { EVERY = 1 };
 #endif

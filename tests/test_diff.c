@@ -3,7 +3,7 @@
 #include "random.h"
 
 #ifdef __SANITIZE_ADDRESS__
-enum { EVERY = 4 };                  /* sanitizers are slow: a part of the repetitions */
+enum { EVERY = 6 };                  /* sanitizers are slow: a part of the repetitions */
 #else
 enum { EVERY = 1 };
 #endif

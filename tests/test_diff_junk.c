@@ -4,7 +4,7 @@
 #include "judged.h"
 
 #ifdef __SANITIZE_ADDRESS__
-enum { EVERY = 45 };                 /* sanitizers are slow: a part of the stages */
+enum { EVERY = 90 };                 /* sanitizers are slow: a part of the stages */
 #else
 enum { EVERY = 11 };
 #endif

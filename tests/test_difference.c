@@ -61,11 +61,11 @@ START_TEST(not_finite_elements) {
     ck_assert_int_eq(d.not_finite, 3);
     assert_near(d.max, 0.5);
     assert_near(d.mean, 0.5);
-    ck_assert_int_eq(d.worst, 1);
+    ck_assert(d.worst == 0 && isnan(d.actual));     /* the first that is not finite is what a reader looks for */
     const double none[2] = { (double)NAN, (double)NAN };
     d = of(none, expected, 2, DT_F32);
     ck_assert_int_eq(d.not_finite, 2);
-    ck_assert_int_eq(d.worst, -1);
+    ck_assert_int_eq(d.worst, 0);
 }
 END_TEST
 

@@ -29,6 +29,8 @@ typedef struct Search {
     CloverSnapshot *before;          /* the state that its step starts from */
     double right_rms, right_max, right_value;   /* what the right rule leaves */
     int64_t right_flips;
+    const Tried *breaks_as_much;     /* explains the divergence, but with it in force as much differs elsewhere */
+    int64_t left_before;             /* stages that differ without it */
     Tried tried[TRIED_MAX];
     int n;
 } Search;
@@ -75,7 +77,7 @@ static void try_them(Search *s, const Hypothesis *h, const Hypothesis *with) {
     if (s->n == TRIED_MAX || !run_trial(s)) return;
     const Trial *t = &s->trial;
     const ProbeResult *r = s->at;
-    Tried tried = { .h = h, .with = with, .layer = -1, .left = -1 };
+    Tried tried = { .h = h, .with = with, .layer = s->d->force[s->d->n_force - 1].layer, .left = -1 };
     if (is_choice(stage_of(r->probe))) {
         const double choices = r->choices ? (double)r->choices : 1;
         tried.explains = s->right_flips ? 1 - (double)(t->flips - t->near_ties) / (double)s->right_flips : 0;
@@ -109,18 +111,26 @@ static bool in_force(const DiffRun *d, const Hypothesis *h, int64_t layer) {
     return false;
 }
 
-static void try_one(Search *s, const Hypothesis *h, uint64_t stages) {
+static void try_one(Search *s, const Hypothesis *h, uint64_t stages, int64_t layer) {
     DiffRun *d = s->d;
     if (d->err->status != CLOVER_OK || h->kind == HYPOTHESIS_DECODING || in_force(d, h, s->at->layer) || !may_enter(h, stages)) return;
     if (h->kind == HYPOTHESIS_STATE && !h->rules && s->at->step_index == 0) return;   /* nothing was carried yet */
-    d->force[d->n_force++] = (Forced){ h, -1 };
+    d->force[d->n_force++] = (Forced){ h, layer };
     try_them(s, h, NULL);
     d->n_force--;
 }
 
 static void try_all(Search *s, uint64_t stages) {
-    for (int i = 0; i < hypotheses_count(); i++) try_one(s, hypothesis_at(i), stages);
-    for (int i = 0; i < hypotheses_rounding.n; i++) try_one(s, &hypotheses_rounding.h[i], stages);
+    for (int i = 0; i < hypotheses_count(); i++) try_one(s, hypothesis_at(i), stages, -1);
+    for (int i = 0; i < hypotheses_rounding.n; i++) try_one(s, &hypotheses_rounding.h[i], stages, -1);
+}
+
+/* In one layer alone: of those that the dump may have passed over in silence, the last few. */
+static void try_layers(Search *s, uint64_t stages) {
+    enum { BACK = 3 };
+    for (int64_t layer = s->at->layer < 0 ? s->d->model->config.layers - 1 : s->at->layer; layer >= 0 && layer + BACK >= s->at->layer; layer--)
+        for (int i = 0; i < hypotheses_count(); i++)
+            if (hypothesis_at(i)->kind != HYPOTHESIS_STATE) try_one(s, hypothesis_at(i), stages, layer);
 }
 
 static int best_first(const void *a, const void *b) {
@@ -185,7 +195,7 @@ static void evaluate(Search *s, Tried *t, DiffResult *after) {
     t->left = count_left(after);
     t->first = after->first;
     const ProbeResult *first = after->first >= 0 ? &after->probe[after->first] : NULL;
-    if (d->err->status == CLOVER_OK && first && !t->with && t->h->kind != HYPOTHESIS_STATE && s->at->layer >= 0) {
+    if (d->err->status == CLOVER_OK && first && !t->with && t->layer < 0 && t->h->kind != HYPOTHESIS_STATE && s->at->layer >= 0) {
         DiffResult only;
         d->force[d->n_force - 1].layer = s->at->layer;
         diff_again(d, &only);
@@ -242,7 +252,7 @@ static void say_what_tells(const Search *s, const Tried *a, const Tried *b, char
 
 /* Those at the floor, run over everything. The best stays in force; *after is what the diff says then. */
 static bool choose(Search *s, int divergence, DiffResult *after) {
-    Tried *best = NULL;
+    Tried *best = NULL, *report_partial = NULL;
     int evaluated = 0;
     for (int i = 0; i < s->n && s->d->err->status == CLOVER_OK; i++) {
         Tried *t = &s->tried[i];
@@ -251,6 +261,10 @@ static bool choose(Search *s, int divergence, DiffResult *after) {
         evaluated++;
         evaluate(s, t, &this);
         floor_of_its_own(s, t, &this);
+        if (t->at_floor && t->left >= s->left_before) {   /* it mends this and breaks as much: no cause */
+            if (!best) report_partial = t;
+            t->at_floor = false;
+        }
         if (!t->at_floor) {
             diff_free(&this);
             continue;
@@ -264,6 +278,7 @@ static bool choose(Search *s, int divergence, DiffResult *after) {
         *after = this;
         best = t;
     }
+    if (!best && report_partial) s->breaks_as_much = report_partial;
     if (!best) return false;
     report(s, best, divergence, DIAGNOSIS_CAUSE);
     for (int alike = 1; alike >= 0; alike--)
@@ -305,6 +320,7 @@ static bool search(DiffRun *d, const DiffResult *now, int divergence, DiffResult
     bool named = false;
     *after = (DiffResult){ .first = -1 };
     s.trial = (Trial){ .c = case_of(d, r), .step_index = r->step_index, .probe = r->probe };
+    s.left_before = count_left(now);
     if (r->verdict == STAGE_DIFFERS && !is_choice(stage_of(r->probe)) && !diff_beyond(r)) {
         if (divergence == 0) diff_note(d, "no diagnosis: no stage adds more than its budget, so there is none to try a mistake at");
         return false;
@@ -324,8 +340,15 @@ static bool search(DiffRun *d, const DiffResult *now, int divergence, DiffResult
         qsort(s.tried, (size_t)s.n, sizeof *s.tried, best_first);
         named = choose(&s, divergence, after);
         if (!named && d->err->status == CLOVER_OK) {
-            try_pairs(&s, stages);
+            try_layers(&s, stages);
+            qsort(s.tried, (size_t)s.n, sizeof *s.tried, best_first);
+            s.breaks_as_much = NULL;     /* it moved */
             named = choose(&s, divergence, after);
+        }
+        if (!named && d->err->status == CLOVER_OK) {
+            const int n = s.n;
+            try_pairs(&s, stages);
+            if (s.n > n) named = choose(&s, divergence, after);
         }
         if (!named && d->err->status == CLOVER_OK) {
             if (divergence == 0 && only_rounds(d)) {
@@ -334,7 +357,8 @@ static bool search(DiffRun *d, const DiffResult *now, int divergence, DiffResult
                 clover_snapshot_free(s.before);
                 return false;                /* nothing to put in force */
             }
-            for (int i = 0; i < s.n && i < 2; i++)
+            if (s.breaks_as_much) report(&s, s.breaks_as_much, divergence, DIAGNOSIS_PARTIAL);
+            for (int i = 0; i < s.n && i < 2 && !s.breaks_as_much; i++)
                 if (s.tried[i].explains >= A_PART) report(&s, &s.tried[i], divergence, DIAGNOSIS_PARTIAL);
             char ruled_out[512] = "";
             size_t used = 0;

@@ -29,7 +29,7 @@ static void offer(FormFit *best, const char *name, const double *a, const double
         max = fmax(max, fabs(off));
     }
     const double rms = sqrt(squares / (double)(n ? n : 1));
-    if (!isfinite(rms) || (best->name && rms >= best->rms)) return;
+    if (!isfinite(rms) || (best->name && rms >= best->rms / 2)) return;   /* the simpler forms are offered first */
     *best = (FormFit){ name, rms, max };
 }
 

@@ -92,6 +92,7 @@ static void print_first(const DiffResult *r, const Bundle *b) {
             printf("  added here      rms %.3g, worst %.3g   (budget %.3g and %.3g; %.3g%% of the elements lie beyond; cosine %.6f)\n", p->added.rms, p->added.max, p->budget_rms,
                    p->budget_max, 100 * p->beyond, p->added.cosine);
             printf("  inherited       rms %.3g, worst %.3g   (what the stages before had already moved)\n", p->inherited_rms, p->inherited_max);
+            if (*p->note) printf("  %s\n", p->note);
         } else printf("  off the golden  rms %.3g, worst %.3g   (bound %.3g and %.3g)\n", p->total.rms, p->total.max, p->budget_rms, p->budget_max);
     }
 }
@@ -121,6 +122,9 @@ static void print_one_diagnosis(const DiffResult *r, int64_t at, const Bundle *b
     if (g->rank == DIAGNOSIS_ALIKE) printf("            or it %s%s [%s] (%s): on this data the two are alike; to tell: %s\n", g->says, only, g->clause, g->hypothesis, *g->tells ? g->tells : "another run");
     else if (g->rank == DIAGNOSIS_RUNNER_UP)
         printf("            runner-up: %s%s explains %s as well; with it %lld stages differ still\n", g->hypothesis, only, g->probe, (long long)g->left);
+    else if (g->rank == DIAGNOSIS_PARTIAL && g->left >= 0)
+        printf("diagnosis   in part: your engine %s%s [%s] (%s) there, which gives %s to %.2g, but not everywhere: with it in force %lld stages differ still\n", g->says, only, g->clause, g->hypothesis,
+               where, g->residual, (long long)g->left);
     else if (g->rank == DIAGNOSIS_PARTIAL)
         printf("diagnosis   not at the floor: %s (%s) explains %.1f%% of %s; residual %.2g, floor %.2g\n", g->hypothesis, g->says, 100 * g->explains, where, g->residual, g->floor);
     else {
@@ -147,6 +151,7 @@ void diff_print(const DiffResult *r, const Bundle *b) {
     for (int64_t i = 0; i < r->n_probes; i++) count[r->probe[i].verdict]++;
     printf("%s: %s%s", verdict_name(r->verdict), b->path, r->verdict == DIFF_INCOMPARABLE ? " and this dump have nothing in common that can be compared" : "");
     if (r->n_missing) printf("  (%lld of its %lld steps are missing in the dump: nothing is said of those)", (long long)r->n_missing, (long long)r->n_steps);
+    if (r->verdict == DIFF_CONFORMS && count[STAGE_BELOW_FLOOR]) printf("  (%lld of %lld stages are below the floor of the dump's storage: not proven)", (long long)count[STAGE_BELOW_FLOOR], (long long)r->n_probes);
     putchar('\n');
     printf("profile %s; budget = %g x the floor by rms, %g x by worst element\n\n", r->profile, r->margin_rms, r->margin_max);
     if (r->first >= 0) {
