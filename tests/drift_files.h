@@ -9,7 +9,10 @@
 #include "../ref/files/quant.h"
 #include "model_edit.h"
 
+#ifndef D_ORDER                      /* a suite with another model gives its sizes first */
 enum { D_HIDDEN = 64, D_HK = 2, D_HV = 4, D_DV = 32, D_K = 64, D_C = 256, D_E = 4, D_HEADS = 2, D_WIDTH = 32, D_LAYERS = 4, D_TAPS = 4 };   /* of good.gguf */
+#define D_ORDER { 2, 0, 3, 1 }      /* of drifted experts */
+#endif
 
 static const DType drift_types[] = { DT_F32, DT_BF16, DT_Q8_0, DT_Q4_0 };
 static const char *const drift_type_names[] = { "f32", "bf16", "q8_0", "q4_0" };
@@ -114,7 +117,8 @@ static inline void drift_query_gate(Edit *e) {
         const int64_t part = i / (D_HEADS * D_WIDTH), h = i / D_WIDTH % D_HEADS;
         from[i] = (h * 2 + part) * D_WIDTH + i % D_WIDTH;
     }
-    move_units(edit_tensor(e, "blk.3.attn_q.weight"), D_HIDDEN * 4, 2 * D_HEADS * D_WIDTH, from);
+    for (int i = 0; i < e->n_tensors; i++)
+        if (named(&e->tensor[i], "attn_q.weight")) move_units(&e->tensor[i], D_HIDDEN * 4, 2 * D_HEADS * D_WIDTH, from);
 }
 
 static inline void drift_conv(Edit *e) {
@@ -152,7 +156,7 @@ static inline void drift_gate_up(Edit *e) {
 }
 
 static inline void drift_experts(Edit *e) {
-    static const int64_t from[D_E] = { 2, 0, 3, 1 };
+    static const int64_t from[D_E] = D_ORDER;
     for (int i = 0; i < e->n_tensors; i++)
         if (strstr(e->tensor[i].name, "_exps.weight")) move_units(&e->tensor[i], e->tensor[i].data.n / D_E, D_E, from);
 }

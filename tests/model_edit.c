@@ -1,5 +1,6 @@
 /* model_edit.c - see model_edit.h. */
 #include "model_edit.h"
+#include "../ref/files/quant.h"
 #include "../ref/files/safetensors.h"
 #include "gguf_build.h"
 #include "safetensors_build.h"
@@ -22,11 +23,11 @@ static void copy_tensors(Edit *e, TensorList list) {
     }
 }
 
-Edit *edit_gguf(void) {
+Edit *edit_open(const char *path) {
     Edit *e = new_edit();
     CloverError err;
     Gguf *g;
-    assert_ok(gguf_open(GOOD_GGUF, &g, &err), err);
+    assert_ok(gguf_open(path, &g, &err), err);
     for (int64_t i = 0; i < gguf_n_keys(g); i++) {
         const GgufKey *k = gguf_key_at(g, i);
         EditKey *copy = &e->key[e->n_keys++];
@@ -38,6 +39,8 @@ Edit *edit_gguf(void) {
     gguf_close(g);
     return e;
 }
+
+Edit *edit_gguf(void) { return edit_open(GOOD_GGUF); }
 
 Edit *edit_hf(void) {
     Edit *e = new_edit();
@@ -193,6 +196,24 @@ void edit_drop(Edit *e, const char *name) {
 void edit_rename(Edit *e, const char *from, const char *to) {
     EditTensor *t = edit_tensor(e, from);
     snprintf(t->name, sizeof t->name, "%s", to);
+}
+
+void edit_widen(Edit *e) {
+    for (int i = 0; i < e->n_tensors; i++) {
+        EditTensor *t = &e->tensor[i];
+        int64_t n = 1;
+        Bytes wide = { 0 };
+        for (int d = 0; d < t->dims; d++) n *= t->shape[d];
+        if (t->type == DT_F32) continue;
+        float *values = malloc((size_t)n * sizeof *values);
+        ck_assert_ptr_nonnull(values);
+        quant_decode_float(t->type, t->data.data, n, values);
+        put_bytes(&wide, values, (size_t)n * sizeof *values);
+        free(values);
+        free_bytes(&t->data);
+        t->data = wide;
+        t->type = DT_F32;
+    }
 }
 
 EditTensor *edit_add(Edit *e, const char *name, DType type, int dims, const int64_t *shape) {

@@ -22,6 +22,7 @@ typedef struct Edit {
     char folder[TEST_PATH], path[2 * TEST_PATH];     /* where it was written */
 } Edit;
 
+Edit *edit_open(const char *path);   /* any GGUF of one file */
 Edit *edit_gguf(void);               /* good.gguf */
 Edit *edit_hf(void);                 /* drifts/hf; its tokenizer.json is not part of it */
 void edit_free(Edit *e);             /* and removes what was written */
@@ -48,6 +49,7 @@ void edit_generation(Edit *e, const char *name, const char *json);
 EditTensor *edit_tensor(Edit *e, const char *name);                      /* fails the test when absent */
 void edit_drop(Edit *e, const char *name);
 void edit_rename(Edit *e, const char *from, const char *to);
+void edit_widen(Edit *e);                                                /* every tensor in F32 */
 EditTensor *edit_add(Edit *e, const char *name, DType type, int dims, const int64_t *shape);   /* F32 or of one byte; zeros */
 float edit_get(const EditTensor *t, int64_t i);                          /* element i of an F32 tensor */
 void edit_set(EditTensor *t, int64_t i, float value);
