@@ -4,9 +4,9 @@
 #include "judged.h"
 
 #ifdef __SANITIZE_ADDRESS__
-enum { EVERY = 90 };                 /* sanitizers are slow: a part of the stages */
+enum { EVERY = 180 };                 /* sanitizers are slow: a part of the stages */
 #else
-enum { EVERY = 11 };
+enum { EVERY = 23 };
 #endif
 
 typedef struct Spoil { const char *step, *probe; int how; bool done; } Spoil;

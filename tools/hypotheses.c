@@ -155,7 +155,7 @@ static CloverStatus write_dump(Golden *g, const char *to, const json_t *cases, b
     while (length > 1 && to[length - 1] == '/') length--;    /* beside it, not in it */
     char *partial = text_format(err, "%.*s.partial-%ld", (int)length, to, (long)getpid()), *file = partial ? text_format(err, "%s/cases.json", partial) : NULL;
     CloverStatus status = file ? output_folder(to, false, &made, err) : err->status;
-    if (status == CLOVER_USAGE) error_set(err, status, "%s: a dump needs a folder that is new or empty", to);
+    if (status == CLOVER_USAGE) error_set(err, status, "%s: the folder is not empty; a dump needs a new or an empty one", to);
     if (status == CLOVER_OK && mkdir(partial, 0777) != 0) status = error_set(err, CLOVER_SYSTEM, "%s: cannot make the folder", partial);
     else if (status == CLOVER_OK) {
         g->out = partial;
