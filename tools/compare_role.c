@@ -7,17 +7,10 @@
 
 const char *const relation_names[] = { "identical", "equal", "within-quantisation", "different", "absent" };
 
-static void shape_text(const Tensor *t, char *out, size_t room) {
-    size_t n = (size_t)snprintf(out, room, "[");
-    for (int i = 0; i < t->dims && n < room; i++) n += (size_t)snprintf(out + n, room - n, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
-    if (n < room) snprintf(out + n, room - n, "]");
-}
-
 static void say_shape(const RoleView *v, const ModelFile *f, Match *m) {
-    char shape[96];
+    char shape[SHAPE_TEXT];
     const Tensor *t = v->single ? v->single[0] : v->tensor;
-    shape_text(t, shape, sizeof shape);
-    snprintf(m->detail, sizeof m->detail, "%.60s has shape %s, not that of the model's numbers", f->path, shape);
+    snprintf(m->detail, sizeof m->detail, "%.60s has shape %.95s, not that of the model's numbers", f->path, shape_text(t->shape, t->dims, shape));
 }
 
 /* Types that nobody here decodes: the same bytes in the same order, or not comparable. */

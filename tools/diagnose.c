@@ -27,7 +27,7 @@ typedef struct Search {
     const ProbeResult *at;           /* the divergence */
     Trial trial;
     CloverSnapshot *before;          /* the state that its step starts from */
-    double right_rms, right_max, right_value;   /* what the right rule leaves */
+    double right_rms, right_value;   /* what the right rule leaves; rms of what it gives */
     int64_t right_flips;
     const Tried *breaks_as_much;     /* explains the divergence, but with it in force as much differs elsewhere */
     int64_t left_before;             /* stages that differ without it */
@@ -48,12 +48,6 @@ Diagnosis *diagnosis_add(DiffRun *d, const Hypothesis *h, const char *case_name,
                       .rank = rank, .left = -1 };
     snprintf(g->probe, sizeof g->probe, "%s", probe);
     return g;
-}
-
-static const BundleCase *case_of(const DiffRun *d, const ProbeResult *r) {
-    const BundleCase *c = d->bundle->cases;
-    while (c->name != r->case_name) c++;
-    return c;
 }
 
 /* ---- one hypothesis at one divergence ------------------------------------------------------------------------------ */
@@ -125,10 +119,12 @@ static void try_all(Search *s, uint64_t stages) {
     for (int i = 0; i < hypotheses_rounding.n; i++) try_one(s, &hypotheses_rounding.h[i], stages, -1);
 }
 
-/* In one layer alone: of those that the dump may have passed over in silence, the last few. */
-static void try_layers(Search *s, uint64_t stages) {
+/* In one layer alone: of those that the dump passed over in silence, the last few. Where it passed over none, the layer of the divergence is
+ * what it was tried in already. */
+static void try_layers(Search *s, uint64_t stages, int64_t from_layer) {
     enum { BACK = 3 };
-    for (int64_t layer = s->at->layer < 0 ? s->d->model->config.layers - 1 : s->at->layer; layer >= 0 && layer + BACK >= s->at->layer; layer--)
+    const int64_t last = s->at->layer < 0 ? s->d->model->config.layers - 1 : s->at->layer;
+    for (int64_t layer = last; layer >= from_layer && from_layer < last && (s->at->layer < 0 || layer + BACK >= last); layer--)
         for (int i = 0; i < hypotheses_count(); i++)
             if (hypothesis_at(i)->kind != HYPOTHESIS_STATE) try_one(s, hypothesis_at(i), stages, layer);
 }
@@ -143,21 +139,25 @@ static void try_pairs(Search *s, uint64_t stages) {
     enum { LEADERS = 6 };
     DiffRun *d = s->d;
     if (d->n_force + 2 > IN_FORCE_MAX || is_choice(stage_of(s->at->probe))) return;
-    const int leaders = s->n < LEADERS ? s->n : LEADERS;
-    Tried leading[LEADERS];
-    memcpy(leading, s->tried, (size_t)leaders * sizeof *leading);
+    const Hypothesis *leading[LEADERS];
+    int leaders = 0;
+    for (int i = 0; i < s->n && leaders < LEADERS; i++) {
+        bool had = false;                /* in one layer and everywhere it is the same leader */
+        for (int k = 0; k < leaders; k++) had |= leading[k] == s->tried[i].h;
+        if (!had) leading[leaders++] = s->tried[i].h;
+    }
     for (int i = 0; i < leaders; i++)
         for (int k = 0; k < hypotheses_count() && d->err->status == CLOVER_OK; k++) {
             const Hypothesis *other = hypothesis_at(k);
-            if (other == leading[i].h || other->kind == HYPOTHESIS_DECODING || in_force(d, other, s->at->layer) || !may_enter(other, stages)) continue;
-            d->force[d->n_force++] = (Forced){ leading[i].h, -1 };
+            if (other == leading[i] || other->kind == HYPOTHESIS_DECODING || in_force(d, other, s->at->layer) || !may_enter(other, stages)) continue;
+            d->force[d->n_force++] = (Forced){ leading[i], -1 };
             d->force[d->n_force++] = (Forced){ other, -1 };
             const int n = s->n;
-            try_them(s, leading[i].h, other);
+            try_them(s, leading[i], other);
             d->n_force -= 2;
             if (s->n > n && !s->tried[n].at_floor) s->n = n;   /* a pair that is not it says nothing */
             for (int m = 0; m < n && s->n > n; m++)
-                if (s->tried[m].h == other && s->tried[m].with == leading[i].h) s->n = n;   /* the same two */
+                if (s->tried[m].h == other && s->tried[m].with == leading[i]) s->n = n;   /* the same two */
         }
 }
 
@@ -313,13 +313,32 @@ static bool only_rounds(DiffRun *d) {
     return conforms;
 }
 
+/* Nothing is at the floor: what explains a part, and what was ruled out. */
+static void report_none(Search *s, uint64_t stages, int divergence) {
+    DiffRun *d = s->d;
+    const ProbeResult *r = s->at;
+    if (s->breaks_as_much) report(s, s->breaks_as_much, divergence, DIAGNOSIS_PARTIAL);
+    for (int i = 0; i < s->n && i < 2 && !s->breaks_as_much; i++)
+        if (s->tried[i].explains >= A_PART) report(s, &s->tried[i], divergence, DIAGNOSIS_PARTIAL);
+    char ruled_out[512] = "";
+    size_t used = 0;
+    int n = 0;
+    for (int i = 0; i < hypotheses_count(); i++) {
+        const Hypothesis *h = hypothesis_at(i);
+        if (h->kind == HYPOTHESIS_DECODING || !may_enter(h, stages)) continue;
+        if (n++ < 12 && used < sizeof ruled_out) used += (size_t)snprintf(ruled_out + used, sizeof ruled_out - used, "%s%s", used ? ", " : "", h->name);
+    }
+    if (n == 0) diff_note(d, "no known mistake enters at %s, where %s/%s differs", r->probe, r->case_name, r->step);
+    else diff_note(d, "none of the known mistakes explains %s of %s/%s to the floor; ruled out: %d that can enter there (%s%s)", r->probe, r->case_name, r->step, n, ruled_out, n > 12 ? ", ..." : "");
+}
+
 /* Names what explains now's first divergence; false: nothing does to the floor. */
 static bool search(DiffRun *d, const DiffResult *now, int divergence, DiffResult *after) {
     Search s = { .d = d, .at = &now->probe[now->first] };
     const ProbeResult *r = s.at;
     bool named = false;
     *after = (DiffResult){ .first = -1 };
-    s.trial = (Trial){ .c = case_of(d, r), .step_index = r->step_index, .probe = r->probe };
+    s.trial = (Trial){ .c = case_named(d->bundle, r->case_name), .step_index = r->step_index, .probe = r->probe };
     s.left_before = count_left(now);
     if (r->verdict == STAGE_DIFFERS && !is_choice(stage_of(r->probe)) && !diff_beyond(r)) {
         if (divergence == 0) diff_note(d, "no diagnosis: no stage adds more than its budget, so there is none to try a mistake at");
@@ -333,14 +352,15 @@ static bool search(DiffRun *d, const DiffResult *now, int divergence, DiffResult
     run_trial(&s);
     if (s.trial.over && d->err->status == CLOVER_OK) {   /* not measured: the dump has another shape than the right rule gives */
         const uint64_t stages = s.trial.stages;
-        s.right_rms = s.trial.measured ? s.trial.rms : HUGE_VAL, s.right_max = s.trial.max, s.right_value = s.trial.value_rms;
+        const int64_t from_layer = s.trial.from_layer;
+        s.right_rms = s.trial.measured ? s.trial.rms : HUGE_VAL, s.right_value = s.trial.value_rms;
         s.right_flips = s.trial.flips - s.trial.near_ties;
         if (!s.trial.measured) s.right_value = 0, s.right_flips = INT64_MAX;
         try_all(&s, stages);
         qsort(s.tried, (size_t)s.n, sizeof *s.tried, best_first);
         named = choose(&s, divergence, after);
         if (!named && d->err->status == CLOVER_OK) {
-            try_layers(&s, stages);
+            try_layers(&s, stages, from_layer);
             qsort(s.tried, (size_t)s.n, sizeof *s.tried, best_first);
             s.breaks_as_much = NULL;     /* it moved */
             named = choose(&s, divergence, after);
@@ -357,19 +377,7 @@ static bool search(DiffRun *d, const DiffResult *now, int divergence, DiffResult
                 clover_snapshot_free(s.before);
                 return false;                /* nothing to put in force */
             }
-            if (s.breaks_as_much) report(&s, s.breaks_as_much, divergence, DIAGNOSIS_PARTIAL);
-            for (int i = 0; i < s.n && i < 2 && !s.breaks_as_much; i++)
-                if (s.tried[i].explains >= A_PART) report(&s, &s.tried[i], divergence, DIAGNOSIS_PARTIAL);
-            char ruled_out[512] = "";
-            size_t used = 0;
-            int n = 0;
-            for (int i = 0; i < hypotheses_count(); i++) {
-                const Hypothesis *h = hypothesis_at(i);
-                if (h->kind == HYPOTHESIS_DECODING || !may_enter(h, stages)) continue;
-                if (n++ < 12 && used < sizeof ruled_out) used += (size_t)snprintf(ruled_out + used, sizeof ruled_out - used, "%s%s", used ? ", " : "", h->name);
-            }
-            if (n == 0) diff_note(d, "no known mistake enters at %s, where %s/%s differs", r->probe, r->case_name, r->step);
-            else diff_note(d, "none of the known mistakes explains %s of %s/%s to the floor; ruled out: %d that can enter there (%s%s)", r->probe, r->case_name, r->step, n, ruled_out, n > 12 ? ", ..." : "");
+            report_none(&s, stages, divergence);
         }
     }
     clover_snapshot_free(s.before);

@@ -156,8 +156,7 @@ CloverStatus diff_diagnose_traces(DiffRun *d, int divergence) {
     for (int64_t i = 0; i < out->n_traces && status == CLOVER_OK; i++) {
         const TraceResult *t = &out->trace[i];
         if (!t->compared || !t->differs || t->explained) continue;
-        const BundleCase *b = d->bundle->cases;
-        while (b->name != t->case_name) b++;
+        const BundleCase *b = case_named(d->bundle, t->case_name);
         json_t *golden = golden_trace(d->bundle, b), *dump = dump_trace(d->dump, b->name, d->err);
         const json_t *prompt = json_object_get(dump, "prompt"), *mode = json_object_get(dump, "mode");
         const bool same_run = (!json_is_array(prompt) || json_equal(prompt, json_object_get(golden, "prompt"))) && (!json_is_string(mode) || json_equal(mode, b->mode));

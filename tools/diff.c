@@ -15,9 +15,7 @@ static void conclude(DiffRun *d) {
     DiffResult *r = d->result;
     for (int64_t i = 0; i < r->n_probes; i++) {
         const ProbeResult *p = &r->probe[i];
-        const BundleCase *c = NULL;
-        for (int64_t k = 0; k < d->bundle->n_cases; k++)
-            if (d->bundle->cases[k].name == p->case_name) c = &d->bundle->cases[k];
+        const BundleCase *c = case_named(d->bundle, p->case_name);
         const bool differs = p->verdict == STAGE_DIFFERS || p->verdict == STAGE_WRONG, preview = c && c->step[p->step_index].kind == STEP_PREVIEW;
         const bool coreset = preview && d->model &&
                              (isnan(c->coreset_top_p) ? d->model->config.coreset_enabled : c->coreset_top_p >= 0);

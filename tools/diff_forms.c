@@ -33,10 +33,6 @@ static void offer(FormFit *best, const char *name, const double *a, const double
     *best = (FormFit){ name, rms, max };
 }
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 static void sort_rows(double *x, int64_t rows, int64_t width) {
     for (int64_t t = 0; t < rows; t++) qsort(x + t * width, (size_t)width, sizeof *x, ascending);
 }

@@ -11,17 +11,12 @@ static void set_budget(const DiffRun *d, ProbeResult *r) {
     /* Few elements: that the profile happened to round them all the right way says little. */
     int64_t n = 1;
     for (int i = 0; i < r->dims; i++) n *= r->shape[i];
-    const double unit = n < 64 && d->options->profile == CLOVER_BF16 ? 0x1p-9 : 0x1p-24;
+    const double unit = n < 64 ? profile_unit(d->options->profile) : 0x1p-24;
     r->floor_rms = fmax(r->floor_rms, unit / 2 * rms);
     r->floor_max = fmax(r->floor_max, unit * fmax(rms, fabs(r->added.expected)));
     r->budget_rms = d->result->margin_rms * r->floor_rms;
     r->budget_max = d->result->margin_max * r->floor_max;
     r->passing = is_choice(stage_of(r->probe)) ? 0 : fmax(r->floor_rms > 0 ? r->added.rms / r->floor_rms : 0, r->floor_max > 0 ? r->added.max / r->floor_max : 0);
-}
-
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 /* A coarse profile hides small faults: how small? */
@@ -59,8 +54,7 @@ static void note_state(DiffRun *d) {
         for (int64_t k = 0; k + 1 < d->bundle->cases[i].n_steps; k++) commits += d->bundle->cases[i].step[k].kind == STEP_COMMIT;   /* a later step starts from it */
     for (int64_t i = 0; i < out->n_probes; i++) {
         const ProbeResult *r = &out->probe[i];
-        const BundleCase *b = d->bundle->cases;
-        while (b->name != r->case_name) b++;
+        const BundleCase *b = case_named(d->bundle, r->case_name);
         for (int k = 0; k < 4; k++)
             have[k] += r->verdict != STAGE_WRONG && b->step[r->step_index].kind == STEP_COMMIT && r->step_index + 1 < b->n_steps && strcmp(stage_of(r->probe), carried[k].stage) == 0;
     }
@@ -84,7 +78,7 @@ static bool is_of_the_whole(const DiffRun *d, const ProbeResult *r) {
 
 static bool off_in_the_whole(const DiffRun *d, const ProbeResult *of) {
     const DiffResult *out = d->result;
-    const double unit = d->options->profile == CLOVER_BF16 ? 0x1p-9 : 0x1p-24;
+    const double unit = profile_unit(d->options->profile);
     double off = 0, floor = 0, elements = 0;
     for (const ProbeResult *r = of; r < out->probe + out->n_probes && r->case_name == of->case_name; r++) {
         if (strcmp(r->probe, of->probe) != 0 || !is_of_the_whole(d, r)) continue;

@@ -21,7 +21,9 @@ double largest_of(const double *x, int64_t n);
 double round_to_type(DType type, double x);          /* the value that a dump of that type would hold */
 double type_spacing(DType type, double x);           /* from x to its neighbour in that type */
 double storage_unit(DType type);                     /* a float's rounding, relative; 0 for integers and F64 */
+double profile_unit(CloverNumerics profile);         /* half a unit in the last place of what its engines store, relative */
 bool is_coarse(DType type, CloverNumerics profile);  /* rounds more than the profile by itself */
+int ascending(const void *a, const void *b);         /* doubles, for qsort */
 void logits_figures(LogitsFigures *f, const double *actual, const double *expected, int64_t rows, int64_t V);
 
 /* ---- diff_run.c: the passes over a case, which fill probe results ---- */
@@ -69,6 +71,7 @@ typedef struct Trial {
     int64_t step_index;
     const char *probe;
     const CloverSnapshot *before;    /* the state that the step starts from; NULL: run the case from its beginning */
+    int64_t from_layer;              /* the first layer of those: 0 for embed, layers when only the head is left */
     bool over, measured;             /* the stage was met; the dump has it in the shape that the rule gives */
     double rms, max, value_rms;      /* of dump - rule; of rule */
     int64_t flips, near_ties;        /* of choices */
@@ -148,6 +151,7 @@ CloverStatus diff_diagnose_traces(DiffRun *d, int divergence);
 Diagnosis *diagnosis_add(DiffRun *d, const Hypothesis *h, const char *case_name, const char *step, const char *probe, int divergence, DiagnosisRank rank);   /* NULL: no memory */
 
 /* ---- diff_report.c ---- */
+const BundleCase *case_named(const Bundle *b, const char *name);   /* by the name that results borrow from the bundle */
 const char *stage_at(size_t i);                      /* the names of all stages, without layers; NULL behind the last */
 const char *stage_clause(const char *stage, bool preview);   /* "GDN-4", "" when none is known */
 const char *verdict_name(DiffVerdict v);

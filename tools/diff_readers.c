@@ -44,7 +44,7 @@ static const ProbeResult *find(const DiffRun *d, const ProbeResult *at, int64_t 
  * made from the dump's own inputs grows with what is wrong in them. At least half a unit in the last place. */
 void diff_total_budget(const DiffRun *d, const ProbeResult *r, double *rms, double *max) {
     const DiffTotal *t = &d->total[r - d->result->probe];
-    const double unit = d->options->profile == CLOVER_BF16 ? 0x1p-9 : 0x1p-24;
+    const double unit = profile_unit(d->options->profile);
     *rms = d->result->margin_rms * fmax(sqrt(t->floor_rms * t->floor_rms + t->storage_rms * t->storage_rms), unit / 2 * t->right_rms);
     *max = d->result->margin_max * fmax(t->floor_max + t->storage_max, unit * t->right_max);
 }
@@ -118,8 +118,7 @@ static bool fed_another_form(const DiffRun *d, const ProbeResult *r, int64_t lay
 bool diff_fed_another_form(const DiffRun *d, const ProbeResult *r) { return fed_another_form(d, r, r->layer, stage_of(r->probe), NULL); }
 
 static bool restored_between(const DiffRun *d, const ProbeResult *from, const ProbeResult *to) {
-    const BundleCase *c = d->bundle->cases;
-    while (c->name != from->case_name) c++;
+    const BundleCase *c = case_named(d->bundle, from->case_name);
     for (int64_t i = from->step_index + 1; i < to->step_index; i++)
         if (c->step[i].kind == STEP_RESTORE) return true;
     return false;

@@ -47,10 +47,15 @@ const char *feature_verdict_name(FeatureVerdict v) {
     return names[v];
 }
 
-static bool is_preview(const ProbeResult *r, const Bundle *b) {
+const BundleCase *case_named(const Bundle *b, const char *name) {
     for (int64_t i = 0; i < b->n_cases; i++)
-        if (b->cases[i].name == r->case_name) return b->cases[i].step[r->step_index].kind == STEP_PREVIEW;
-    return false;
+        if (b->cases[i].name == name) return &b->cases[i];
+    return NULL;
+}
+
+static bool is_preview(const ProbeResult *r, const Bundle *b) {
+    const BundleCase *c = case_named(b, r->case_name);
+    return c && c->step[r->step_index].kind == STEP_PREVIEW;
 }
 
 /* "3, 1, 8" of a flat index. */

@@ -196,7 +196,7 @@ static void off_by(const double *a, const double *b, int64_t n, double *rms, dou
     *rms = n ? sqrt(squares / (double)n) : 0;
 }
 
-/* A result of pass 1, with what the dump is off; false: its values cannot be used. */
+/* A result of pass 1: what the dump is off the rule and off the golden. */
 static void record(Pass *p, const char *name, const int64_t *shape, int dims, DumpFound found, DType type, int64_t rows, const CloverError *why, const double *dump, const double *data) {
     DiffRun *d = p->d;
     const char *stage = stage_of(name);
@@ -256,12 +256,14 @@ static bool all_finite(const double *x, int64_t n) {
 }
 
 /* Where a fault may hide: among the stages that the dump lacks, back to where it has the residual stream. */
-static void note_suspect(Trial *t, const char *stage, bool dumped, bool target) {
+static void note_suspect(Trial *t, const char *stage, int64_t layer, bool dumped, bool target) {
     const bool residual = strcmp(stage, "embed") == 0 || strcmp(stage, "mixer_residual") == 0 || strcmp(stage, "out") == 0;
     size_t bit = 0;
     while (stage_at(bit) && strcmp(stage_at(bit), stage) != 0) bit++;
-    if (dumped && residual && !target) t->stages = 0;
-    else if ((!dumped || target) && bit < 64) t->stages |= UINT64_C(1) << bit;
+    if (dumped && residual && !target) {
+        t->stages = 0;
+        t->from_layer = strcmp(stage, "mixer_residual") == 0 ? layer : layer + 1;
+    } else if ((!dumped || target) && bit < 64) t->stages |= UINT64_C(1) << bit;
 }
 
 /* Pass 1, and trials, at one stage: compare, keep, inject. */
@@ -293,7 +295,7 @@ static void exact_stage(Pass *p, const char *name, double *data, const int64_t *
         found = DUMP_ABSENT;             /* as many experts as another coreset leaves, by a near tie perhaps: without the coreset nothing can be said */
         if (!trial) diff_not_compared(d, "%s/%s %s (another number of experts, and the dump has no moe.coreset to tell why)", p->c->name, p->step->name, name);
     }
-    if (asked) note_suspect(p->trial, stage, found == DUMP_FOUND, target);
+    if (asked) note_suspect(p->trial, stage, stage == name ? -1 : strtoll(name + 1, NULL, 10), found == DUMP_FOUND, target);
     if (!trial && found == DUMP_ABSENT && p->golden && safetensors_tensor(p->golden, name)) diff_not_compared(d, "%s/%s %s", p->c->name, p->step->name, name);
     bool usable = false;
     if (found == DUMP_FOUND) {
@@ -617,6 +619,7 @@ CloverStatus diff_trial(DiffRun *d, Trial *t) {
     Pass p = { .d = d, .kind = PASS_TRIAL, .c = t->c, .trial = t };
     t->over = t->measured = false;
     t->stages = 0;
+    t->from_layer = 0;
     d->end = t->step_index + 1;
     const CloverStatus status = run_steps(&p, t->before ? t->step_index : 0, t->step_index + 1, NULL);
     d->hidden_flips = flips, d->n_chosen = chosen;

@@ -12,6 +12,8 @@
  * many elements whose floor could be measured. */
 static double probability_error(CloverNumerics profile) { return profile == CLOVER_F32 ? 1e-3 : 0.2; }
 
+#define NEAR_TIE "; a near tie, within the profile's error: what follows answers another text"
+
 static const char *kind_of(const json_t *step) {
     const char *kind = json_string_value(json_object_get(step, "step"));
     return kind ? kind : "?";
@@ -33,7 +35,7 @@ static void say(TraceResult *r, int64_t step, bool explained, const char *format
     vsnprintf(r->text + used, sizeof r->text - (size_t)used, format, args);
     va_end(args);
     const size_t length = strlen(r->text);
-    snprintf(r->text + length, sizeof r->text - length, "%s", explained ? "; a near tie, within the profile's error: what follows answers another text" : "");
+    snprintf(r->text + length, sizeof r->text - length, "%s", explained ? NEAR_TIE : "");
 }
 
 /* Is row in a list of rows? */
@@ -280,7 +282,6 @@ static void excuse_round(DiffRun *d, const BundleCase *c, const json_t *golden, 
     const json_t *draft = json_object_get(g, "draft"), *other = json_object_get(theirs, "draft");
     size_t at = 0;
     while (at < json_array_size(draft) && json_equal(json_array_get(draft, at), json_array_get(other, at))) at++;
-    bool near = false;
     if (json_array_size(draft) != json_array_size(other) || at == 0) return;
     const bool drafted = at < json_array_size(draft);
     if (!drafted && !same(g, theirs, "accepted")) return;
@@ -288,11 +289,10 @@ static void excuse_round(DiffRun *d, const BundleCase *c, const json_t *golden, 
     const int64_t row = drafted ? (int64_t)at : json_integer_value(json_object_get(g, "accepted"));
     const int64_t mine = json_integer_value(drafted ? json_array_get(draft, at) : json_object_get(g, "bonus"));
     const int64_t other_id = json_integer_value(drafted ? json_array_get(other, at) : json_object_get(theirs, "bonus"));
-    near = near_in_logits(d, c, step, row, mine, other_id) || follows_from_its_logits(d, c, step, row, other_id);
-    if (!near) return;
+    if (!near_in_logits(d, c, step, row, mine, other_id) && !follows_from_its_logits(d, c, step, row, other_id)) return;
     r->explained = true;
     const size_t used = strlen(r->text);
-    snprintf(r->text + used, sizeof r->text - used, "; a near tie, within the profile's error: what follows answers another text");
+    snprintf(r->text + used, sizeof r->text - used, "%s", NEAR_TIE);
 }
 
 static CloverStatus one_trace(DiffRun *d, const BundleCase *c) {

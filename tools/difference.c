@@ -29,7 +29,14 @@ double round_to_type(DType type, double x) {
 
 double storage_unit(DType type) { return type == DT_F16 ? 0x1p-11 : type == DT_BF16 ? 0x1p-8 : type == DT_F32 ? 0x1p-24 : 0; }
 
-bool is_coarse(DType type, CloverNumerics profile) { return storage_unit(type) > 4 * (profile == CLOVER_BF16 ? 0x1p-9 : 0x1p-24); }
+double profile_unit(CloverNumerics profile) { return profile == CLOVER_BF16 ? 0x1p-9 : 0x1p-24; }
+
+bool is_coarse(DType type, CloverNumerics profile) { return storage_unit(type) > 4 * profile_unit(profile); }
+
+int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
 
 static void exchange(double *x, int64_t i, int64_t j) {
     const double was = x[i];

@@ -159,12 +159,6 @@ static bool numbers_of(const Tensor *t, double *out) {
     return true;
 }
 
-static void shape_text(const int64_t *shape, int dims, char *out, size_t room) {
-    size_t used = (size_t)snprintf(out, room, "[");
-    for (int i = 0; i < dims && used < room; i++) used += (size_t)snprintf(out + used, room - used, "%s%lld", i ? ", " : "", (long long)shape[i]);
-    if (used < room) snprintf(out + used, room - used, "]");
-}
-
 /* Logits of the last row alone, which is all that some engines give. */
 static bool last_row_only(const Tensor *t, const char *probe, const int64_t *shape, int dims) {
     return strcmp(probe, "logits") == 0 && dims == 2 && shape[0] > 1 && t->elements == shape[1];
@@ -172,9 +166,9 @@ static bool last_row_only(const Tensor *t, const char *probe, const int64_t *sha
 
 static DumpFound bring(const Dump *d, const Tensor *t, const MapEntry *entry, const char *probe, const int64_t *shape, int dims, double *data, int64_t *rows, CloverError *why) {
     static const MapEntry as_it_is = { .n_forms = 0 };
-    char have[128], want[128];
-    shape_text(t->shape, t->dims, have, sizeof have);
-    shape_text(shape, dims, want, sizeof want);
+    char have[SHAPE_TEXT], want[SHAPE_TEXT];
+    shape_text(t->shape, t->dims, have);
+    shape_text(shape, dims, want);
     double *values = malloc((size_t)t->elements * sizeof *values + 1);
     if (!values) {
         error_memory(why, "an array of the dump", (size_t)t->elements * sizeof *values);

@@ -142,19 +142,11 @@ static void set_word(Fix *x, const char *name, const char *word) {
     fix_say(x, TOKENIZER_PRE, "%s -> \"%s\"", name, word);
 }
 
-static int64_t find_token(const GgufKey *tokens, const char *text) {
-    const uint8_t *cursor = NULL;
-    GgufString s;
-    for (int64_t i = 0; tokens && gguf_next_string(tokens, &cursor, &s); i++)
-        if (s.length == strlen(text) && memcmp(s.bytes, text, s.length) == 0) return i;
-    return -1;
-}
-
 static void fix_end(Fix *x) {
     const GgufKey *tokens = lint_key(&x->file, "tokenizer.ggml.tokens");
     if (!report_has(&x->report, EOS_MISSING) || !fix_wanted(x, EOS_MISSING)) return;
-    int64_t id = find_token(tokens, "<|im_end|>");
-    if (id < 0) id = find_token(tokens, "<|endoftext|>");
+    int64_t id = gguf_find_string(tokens, "<|im_end|>");
+    if (id < 0) id = gguf_find_string(tokens, "<|endoftext|>");
     if (id < 0) { fix_cannot(x, EOS_MISSING, "no token is named <|im_end|> or <|endoftext|>"); return; }
     set_u32(x, "tokenizer.ggml.eos_token_id", (uint32_t)id);
     fix_say(x, EOS_MISSING, "tokenizer.ggml.eos_token_id: not there -> %lld", (long long)id);

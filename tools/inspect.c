@@ -82,7 +82,7 @@ static const char *type_text(DType type, char *room, size_t n) {
     return room;
 }
 
-static void shape_text(const Tensor *t, char *out, size_t room) {
+static void product_text(const Tensor *t, char *out, size_t room) {
     size_t used = 0;
     out[0] = '\0';
     for (int i = 0; i < t->dims && used < room; i++)
@@ -143,7 +143,7 @@ static void print_names(const char *title, const Tensor **list, int64_t n) {
     printf("\n%s (%lld)\n", title, (long long)n);
     for (int64_t i = 0; i < n && i < 20; i++) {
         char room[32], shape[96];
-        shape_text(list[i], shape, sizeof shape);
+        product_text(list[i], shape, sizeof shape);
         printf("  %s [%s] %s\n", list[i]->name, shape, type_text(list[i]->type, room, sizeof room));
     }
     if (n > 20) printf("  ... and %lld more\n", (long long)n - 20);
@@ -161,7 +161,7 @@ static void print_text(const Inspection *x) {
     for (int64_t i = 0; i < x->n_groups; i++) {
         const Group *g = &x->group[i];
         char room[32], shape[96];
-        shape_text(g->first, shape, sizeof shape);
+        product_text(g->first, shape, sizeof shape);
         printf("%-44s %-42s %-18s %-8s %6lld  ", g->role ? g->role : "-", g->pattern, shape, type_text(g->first->type, room, sizeof room), (long long)g->count);
         print_bytes((double)g->bytes);
         const DTypeInfo *info = dtype_info(g->first->type);

@@ -586,15 +586,6 @@ static void check_rotary(const LintModel *m, Report *r) {
     }
 }
 
-/* The place of a text in an array of texts, -1: not there. */
-static int64_t find_token(const GgufKey *tokens, const char *text) {
-    const uint8_t *cursor = NULL;
-    GgufString s;
-    for (int64_t i = 0; tokens && gguf_next_string(tokens, &cursor, &s); i++)
-        if (s.length == strlen(text) && memcmp(s.bytes, text, s.length) == 0) return i;
-    return -1;
-}
-
 static void check_token_table(const LintModel *m, const GgufKey *tokens, Report *r) {
     static const char *const beside[] = { "tokenizer.ggml.token_type", "tokenizer.ggml.scores" };
     const Tensor *embedding = lint_tensor(m->file, "token_embd.weight");
@@ -625,7 +616,7 @@ static void check_ids(const LintModel *m, const GgufKey *tokens, Report *r) {
     if (!any)
         report_add(r, EOS_MISSING, QUALITY, LLAMA_CPP | CLOVER, NULL, "none of tokenizer.ggml.eos_token_id, eos_token_ids and eot_token_id is there");
     if (m->clover && m->any_diffusion && !key_of(m, "diffusion.mask_token_id") && !lint_key(m->file, "tokenizer.ggml.mask_token_id") &&
-        find_token(tokens, "<|mask|>") < 0)
+        gguf_find_string(tokens, "<|mask|>") < 0)
         report_add(r, MASK_UNKNOWN, BREAKS, PREVIEWS, NULL,
                    "neither diffusion.mask_token_id nor tokenizer.ggml.mask_token_id nor a token <|mask|> is there");
 }

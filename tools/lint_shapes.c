@@ -230,15 +230,6 @@ static void check_relations(Numbers *n) {
 
 /* ---- each tensor --------------------------------------------------------------------------------------------------- */
 
-enum { SHAPE_ROOM = 24 * TENSOR_MAX_DIMS };
-
-static const char *show_shape(const int64_t *shape, int dims, char out[SHAPE_ROOM]) {
-    size_t n = (size_t)snprintf(out, SHAPE_ROOM, "[");
-    for (int i = 0; i < dims; i++) n += (size_t)snprintf(out + n, SHAPE_ROOM - n, i ? ", %lld" : "%lld", (long long)shape[i]);
-    snprintf(out + n, SHAPE_ROOM - n, "]");
-    return out;
-}
-
 /* Loaders differ in which axes of one they accept: for the conv kernel a GGUF has none, a folder one in the middle. */
 static bool conv_form_is_usual(const LintModel *m, const Tensor *t) {
     return m->file->form == NAMES_GGUF ? t->dims == 2 : t->dims == 3 && t->shape[1] == 1;
@@ -248,7 +239,7 @@ static void check_shape(const LintModel *m, int64_t i, Report *r) {
     const Tensor *t = &m->file->tensors.tensor[i];
     const LintRole *role = &lint_roles[m->of[i].role];
     const int hurts = m->file->form == NAMES_GGUF ? LLAMA_CPP | CLOVER : CLOVER | TRANSFORMERS;
-    char want[SHAPE_ROOM], have[SHAPE_ROOM];
+    char want[SHAPE_TEXT], have[SHAPE_TEXT];
     int64_t shape[3] = { 0 }, expected[3];
     bool same = fit_dims(t, role->dims, shape), known = true;
     for (int d = 0; d < role->dims; d++) {
@@ -258,14 +249,14 @@ static void check_shape(const LintModel *m, int64_t i, Report *r) {
     }
     const bool turned = known && role->dims == 2 && !same && shape[0] == expected[1] && shape[1] == expected[0];
     if (role->value == V_CONV && turned)
-        report_add(r, CONV_LAYOUT, BREAKS, hurts, t->name, "%s is %s, expected %s: taps run slowest", t->name, show_shape(t->shape, t->dims, have),
-                   show_shape(expected, 2, want));
+        report_add(r, CONV_LAYOUT, BREAKS, hurts, t->name, "%s is %s, expected %s: taps run slowest", t->name, shape_text(t->shape, t->dims, have),
+                   shape_text(expected, 2, want));
     else if (!same)
-        report_add(r, TENSOR_SHAPE, BREAKS, hurts, t->name, "%s is %s, expected %s%s", t->name, show_shape(t->shape, t->dims, have),
-                   show_shape(expected, role->dims, want), turned ? ": it is transposed" : "");
+        report_add(r, TENSOR_SHAPE, BREAKS, hurts, t->name, "%s is %s, expected %s%s", t->name, shape_text(t->shape, t->dims, have),
+                   shape_text(expected, role->dims, want), turned ? ": it is transposed" : "");
     else if (role->value == V_CONV && !conv_form_is_usual(m, t))
         report_add(r, CONV_LAYOUT, BREAKS, m->file->form == NAMES_GGUF ? LLAMA_CPP : TRANSFORMERS, t->name, "%s is %s: %s", t->name,
-                   show_shape(t->shape, t->dims, have),
+                   shape_text(t->shape, t->dims, have),
                    m->file->form == NAMES_GGUF ? "its middle axis of one should be gone" : "its middle axis of one is gone");
 }
 

@@ -672,3 +672,11 @@ bool gguf_next_string(const GgufKey *k, const uint8_t **cursor, GgufString *out)
     *cursor += 8 + out->length;
     return true;
 }
+
+int64_t gguf_find_string(const GgufKey *k, const char *text) {
+    const uint8_t *cursor = NULL;
+    GgufString s;
+    for (int64_t i = 0; k && gguf_next_string(k, &cursor, &s); i++)
+        if (s.length == strlen(text) && memcmp(s.bytes, text, s.length) == 0) return i;
+    return -1;
+}

@@ -53,6 +53,7 @@ bool gguf_bool(const GgufKey *k, uint64_t i, bool *out);
 bool gguf_string(const GgufKey *k, GgufString *out);                  /* a scalar string */
 /* Walks an array of strings: *cursor starts as NULL; false at the end. O(1) a step. */
 bool gguf_next_string(const GgufKey *k, const uint8_t **cursor, GgufString *out);
+int64_t gguf_find_string(const GgufKey *k, const char *text);        /* the place of text in an array of strings; -1: not there, or k NULL */
 const char *gguf_type_name(GgufType type);
 
 #endif

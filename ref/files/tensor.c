@@ -1,4 +1,5 @@
 /* tensor.c - lists of tensors, as the readers of both formats build them. [GGUF] [SFT] */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "tensor.h"
@@ -48,4 +49,11 @@ Tensor **tensors_sorted(Tensor *first, int64_t n) {
     for (int64_t i = 0; i < n; i++) sorted[i] = &first[i];
     qsort(sorted, (size_t)n, sizeof *sorted, compare_pointers);
     return sorted;
+}
+
+const char *shape_text(const int64_t *shape, int dims, char out[SHAPE_TEXT]) {
+    size_t n = (size_t)snprintf(out, SHAPE_TEXT, "[");
+    for (int i = 0; i < dims; i++) n += (size_t)snprintf(out + n, SHAPE_TEXT - n, i ? ", %lld" : "%lld", (long long)shape[i]);
+    snprintf(out + n, SHAPE_TEXT - n, "]");
+    return out;
 }

@@ -30,4 +30,8 @@ bool tensor_count_elements(Tensor *tensor);
 void tensors_sort(Tensor *first, int64_t n);
 Tensor **tensors_sorted(Tensor *first, int64_t n);
 
+/* "[rows, columns]", of at most TENSOR_MAX_DIMS; returns out. */
+enum { SHAPE_TEXT = 24 * TENSOR_MAX_DIMS };
+const char *shape_text(const int64_t *shape, int dims, char out[SHAPE_TEXT]);
+
 #endif

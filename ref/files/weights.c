@@ -222,15 +222,6 @@ static const Tensor *find_ending(Binder *b, const char *prefix, const char *endi
 
 /* ---- shapes ---------------------------------------------------------------------------------------------------- */
 
-enum { SHAPE_ROOM = 24 * TENSOR_MAX_DIMS };
-
-static const char *show_shape(const int64_t *shape, int dims, char out[SHAPE_ROOM]) {
-    size_t n = (size_t)snprintf(out, SHAPE_ROOM, "[");
-    for (int i = 0; i < dims; i++) n += (size_t)snprintf(out + n, SHAPE_ROOM - n, i ? ", %lld" : "%lld", (long long)shape[i]);
-    snprintf(out + n, SHAPE_ROOM - n, "]");
-    return out;
-}
-
 /* The axes longer than one: files differ in whether they keep the others, which change neither order nor meaning. */
 static int squeeze(const int64_t *shape, int dims, int64_t out[TENSOR_MAX_DIMS]) {
     int n = 0;
@@ -244,10 +235,10 @@ static bool check_shape(Binder *b, const Tensor *t, const int64_t *shape, int di
     int64_t expected[TENSOR_MAX_DIMS], actual[TENSOR_MAX_DIMS] = { 0 };
     int n = squeeze(shape, dims, expected), m = squeeze(t->shape, t->dims, actual);
     if (n != m || memcmp(expected, actual, (size_t)n * sizeof *expected) != 0) {
-        char want[SHAPE_ROOM], have[SHAPE_ROOM];
+        char want[SHAPE_TEXT], have[SHAPE_TEXT];
         bool turned = n == 2 && m == 2 && expected[0] == actual[1] && expected[1] == actual[0];
-        error_add(b->err, CLOVER_BAD_INPUT, "%s: %s: expected shape %s, found %s%s", t->file, t->name, show_shape(shape, dims, want),
-                  show_shape(t->shape, t->dims, have), turned ? ": it is transposed" : "");
+        error_add(b->err, CLOVER_BAD_INPUT, "%s: %s: expected shape %s, found %s%s", t->file, t->name, shape_text(shape, dims, want),
+                  shape_text(t->shape, t->dims, have), turned ? ": it is transposed" : "");
         return false;
     }
     int64_t row = dtype_bytes(t->type, shape[dims - 1]);
