@@ -4,9 +4,9 @@
 
 #include "../ref/files/dtype.h"
 #include "../ref/forward.h"
+#include "../tools/hypotheses/hypothesis.h"
 
-/* Copies of the right rules, in which one is replaced. [0] commit, [1] preview */
-typedef struct EngineRules { TrunkRules trunk; AttnRules attn[2]; GdnRules gdn[2]; MoeRules moe[2]; } EngineRules;
+typedef HypothesisRules EngineRules;   /* of an engine of our own: its mistakes are not the catalogue's */
 
 typedef struct Fault {
     const char *name;

@@ -86,4 +86,28 @@ static inline void edit_rows(EditTensor *t, int64_t rows, int64_t (*from)(int64_
     free_bytes(&old);
 }
 
+/* A text of the model's own: ids[committed..rows) as its previews would have them, block by block, three rows of four masked; the fourth is as
+ * it stands in ids. The session is begun anew. */
+enum { BLOCK = 16 };
+static inline void resolve_blocks(CloverSession *session, const CloverConfig *c, int32_t *ids, int committed, int rows) {
+    CloverError err;
+    double *logits = malloc((size_t)(BLOCK * c->vocab) * sizeof *logits);
+    ck_assert_ptr_nonnull(logits);
+    clover_session_reset(session);
+    assert_ok(clover_commit(session, ids, committed, NULL, 0, &err), err);
+    for (int at = committed; at < rows; at += BLOCK) {
+        int32_t block[BLOCK];
+        for (int i = 0; i < BLOCK; i++) block[i] = i % 4 == 3 ? ids[at + i] : c->mask_id;
+        assert_ok(clover_preview(session, block, BLOCK, logits, &err), err);
+        for (int i = 0; i < BLOCK; i++) {
+            int32_t best = 0;
+            for (int32_t v = 1; v < c->vocab; v++)
+                if (logits[i * c->vocab + v] > logits[i * c->vocab + best]) best = v;
+            if (i % 4 != 3) ids[at + i] = best;
+        }
+        assert_ok(clover_commit(session, ids + at, BLOCK, NULL, 0, &err), err);
+    }
+    free(logits);
+}
+
 #endif

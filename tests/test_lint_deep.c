@@ -7,7 +7,7 @@
 #include "../tools/lint_reading.h"
 #include "../tools/tools.h"
 
-enum { COMMITTED = 48, BLOCK = 16, BLOCKS = 3, ROWS = COMMITTED + BLOCKS * BLOCK, UNCLEAR = 30, LITTLE = 16 };
+enum { COMMITTED = 48, BLOCKS = 3, ROWS = COMMITTED + BLOCKS * BLOCK, UNCLEAR = 30, LITTLE = 16 };
 
 /* ids [ROWS] */
 static void models_own_text(int32_t *ids, uint64_t seed) {
@@ -16,7 +16,6 @@ static void models_own_text(int32_t *ids, uint64_t seed) {
     CloverSession *session;
     assert_ok(clover_model_open(GOOD_GGUF, NULL, &model, &err), err);
     const CloverConfig *c = clover_model_config(model);
-    const int64_t V = c->vocab;
     CloverSessionOptions o = clover_session_defaults();
     assert_ok(clover_session_new(model, &o, &session, &err), err);
     CloverEngine engine = clover_session_engine(session);
@@ -30,22 +29,7 @@ static void models_own_text(int32_t *ids, uint64_t seed) {
     assert_ok(clover_decode(&engine, &d, ids, 1, NULL, NULL, ids + 1, &n, &err), err);
     ck_assert_int_eq(n, ROWS - 1);
 
-    double *logits = malloc((size_t)(BLOCK * V) * sizeof *logits);
-    clover_session_reset(session);
-    assert_ok(clover_commit(session, ids, COMMITTED, NULL, 0, &err), err);
-    for (int at = COMMITTED; at < ROWS; at += BLOCK) {
-        int32_t block[BLOCK];
-        for (int i = 0; i < BLOCK; i++) block[i] = i % 4 == 3 ? ids[at + i] : c->mask_id;
-        assert_ok(clover_preview(session, block, BLOCK, logits, &err), err);
-        for (int i = 0; i < BLOCK; i++) {
-            int32_t best = 0;
-            for (int32_t v = 1; v < V; v++)
-                if (logits[i * V + v] > logits[i * V + best]) best = v;
-            if (i % 4 != 3) ids[at + i] = best;
-        }
-        assert_ok(clover_commit(session, ids + at, BLOCK, NULL, 0, &err), err);
-    }
-    free(logits);
+    resolve_blocks(session, c, ids, COMMITTED, ROWS);
     clover_session_free(session);
     clover_model_close(model);
 }

@@ -2,22 +2,7 @@
 # diff.sh - clover diff on the command line: exit codes, what is printed where, a case file's run and its trace. [DIF-7, DIF-8]
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-CLOVER=${CLOVER:-build/clover}
-mkdir -p build/tmp
-work=$(mktemp -d build/tmp/cli-diff-XXXXXX) || exit 1
-trap 'rm -rf "$work"' EXIT
-
-result() {                      # NAME STATUS
-    if [ "$2" = 0 ]; then echo "ok $1"; else echo "not ok $1"; sed 's/^/    /' "$work/out" "$work/err" | head -20; fi
-}
-run() {                         # EXPECTED-CODE ARGUMENTS...
-    want=$1; shift
-    "$CLOVER" "$@" >"$work/out" 2>"$work/err"
-    code=$?
-    [ $code = "$want" ] || echo "exit code $code, expected $want" >>"$work/err"
-    [ $code = "$want" ]
-}
-says() { grep -q -e "$1" "$work/out"; }
+. tests/cli/lib/command.sh
 
 cat >"$work/cases.json" <<'END'
 {"cases": [

@@ -2,24 +2,8 @@
 # hypotheses.sh - clover hypotheses on the command line: the list, one mistake, and dumps in which clover diff finds it. [HYP-1, HYP-3]
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-CLOVER=${CLOVER:-build/clover}
+. tests/cli/lib/command.sh
 MODEL=tests/vectors/tiny-a/hf
-mkdir -p build/tmp
-work=$(mktemp -d build/tmp/cli-hypotheses-XXXXXX) || exit 1
-trap 'rm -rf "$work"' EXIT
-
-result() {                      # NAME STATUS
-    if [ "$2" = 0 ]; then echo "ok $1"; else echo "not ok $1"; sed 's/^/    /' "$work/out" "$work/err" | head -20; fi
-}
-run() {                         # EXPECTED-CODE ARGUMENTS...
-    want=$1; shift
-    "$CLOVER" "$@" >"$work/out" 2>"$work/err"
-    code=$?
-    [ $code = "$want" ] || echo "exit code $code, expected $want" >>"$work/err"
-    [ $code = "$want" ]
-}
-says() { grep -q -e "$1" "$work/out"; }
-errs() { grep -q -e "$1" "$work/err"; }
 
 # ---- the catalogue
 run 0 hypotheses && says '^stage$' && says '^parameter$' && says '^state$' && says '^decoding$' && [ "$(grep -c '  your engine ' "$work/out")" -ge 82 ] &&
